@@ -1,4 +1,4 @@
-"""Invoke finds the tasks here; they live in trainyard/tasks/."""
+"""The file in which `invoke` looks for tasks; they are defined in trainyard/tasks/."""
 
 from trainyard.console.signals import end_quietly
 

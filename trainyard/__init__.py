@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from trainyard.api.job import Job as Job
     from trainyard.api.run import Run as Run
 else:
-    # Imported when they are first asked for: every command imports this module.
+    # Imported at their first use: every command imports this module, and few need them.
     def __getattr__(name: str) -> type:
         if name not in ("Cluster", "Job", "Run"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"trainyard.api.{name.lower()}"), name)
 
     def __dir__() -> list[str]:
-        """Return what a shell completes."""
+        """Return the names that an interactive Python shell completes."""
         return ["Cluster", "Job", "Run", "__version__"]
 
 

@@ -1,10 +1,12 @@
-"""The engine that finds causes and hints in texts of outside systems; rules are with their readers.
+"""Find the cause of a failure, and a hint, in what an outside system printed.
+
+The tables of rules are in the modules that read such texts:
 
     RULES = (Rule(r'secret "(?P<name>[^"]+)" not found', "there is no Secret {name}", hint="Make it."), ...)
     found = explain(text, RULES)
 
-The first rule that fits counts: the particular comes before the general, and one with the pattern
-"" is for the rest.
+The first rule that matches counts: particular rules come before general ones, and a last rule with
+the pattern "" matches every other text.
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ _SHOWN_LENGTH = 600
 
 @dataclass(frozen=True)
 class Rule:
-    """One way to fail, and what a person reads about it.
+    """One way to fail, and the message and hint for it.
 
-    `pattern` is searched for in what the system said; `reasons` are its short words for it
-    (ImagePullBackOff, an HTTP status), one of which must fit as well. In `message` and `hint`,
-    {name} is a named group of the pattern or an argument of `explain`. `key` names the kind of
-    cause. `tolerates`: it may mend itself within so many seconds.
+    `pattern` is searched for in the outside system's text. `reasons` are the system's own short
+    codes (ImagePullBackOff, an HTTP status): if there are any, one of them must match as well. In
+    `message` and `hint`, {name} is a named group of the pattern or an argument of `explain`. `key`
+    names the kind of cause. `tolerates` is for how many seconds the failure may still pass by
+    itself.
     """
 
     pattern: str
@@ -41,12 +44,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A cause, as a rule or other code found it.
+    """The cause of a failure, found by a rule or by other code.
 
-    `raw` is the outside system's text, word by word; `summary` a few words for a table. With
-    several `nodes` that fail alike, message and summary are about each of them; `hosts` are the
-    machines they are on. `tolerates`: it may mend itself within so many seconds. `log_tail` asks
-    for the last lines of a log.
+    `raw` is the outside system's text, unchanged but for its length and white space; `summary` is a
+    few words for a table. If several `nodes` fail alike, message and summary are about each of
+    them; `hosts` are their machines. `tolerates` is for how many seconds the failure may still pass
+    by itself. `log_tail` asks the outside system for the last lines of a log.
     """
 
     message: str
@@ -61,13 +64,16 @@ class Diagnosis:
     log_tail: Callable[[], str] | None = None
 
     def sentence(self) -> str:
-        """Return the cause with the nodes that it is about."""
+        """Return the message, after the names of the nodes that fail so."""
         if self.nodes:
             return f"{named(self.nodes)} {self.message}"
         return self.message
 
     def to_error(self, where: str | None = None) -> TrainyardError:
-        """Return the error; without `where` it shows what the system said."""
+        """Return the error for this cause; its place is `where`, else the outside system's text.
+
+        Asks for `log_tail`, which may take a request.
+        """
         tail = self.log_tail() if self.log_tail else ""
         return self.error(
             "\n".join(filter(None, (self.sentence(), tail))),
@@ -79,7 +85,10 @@ class Diagnosis:
 def explain(
     text: str, rules: Iterable[Rule], *, reason: str = "", **words: str
 ) -> Diagnosis | None:
-    """Return the diagnosis of the first rule that fits, None if none does: no cause is invented."""
+    """Return the diagnosis of the first rule that matches, None without one: no cause is guessed.
+
+    `reason` is the system's short code for the failure; `words` fill the {name}s of the rule.
+    """
     for rule in rules:
         match = re.search(rule.pattern, text)
         if match and (not rule.reasons or reason in rule.reasons):
@@ -100,7 +109,7 @@ def explain(
 
 
 def merged(causes: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Return the causes, each once: with all nodes that have it."""
+    """Return each cause once, with the nodes of all causes of the same message and error class."""
     found: dict[tuple[str, str], Diagnosis] = {}
     for cause in causes:
         key = cause.message, cause.error.__name__

@@ -1,4 +1,4 @@
-"""The endpoint of a cluster, and its promises: all that dispatch and smoke know about a cluster."""
+"""The endpoint of a cluster, and the nodes to expect: all that dispatch and smoke know of one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from trainyard_runner.wire.events import Check
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A Ray node of the cluster file; memory in bytes. An `optional` one is added on demand.
+    """A Ray node that the cluster file asks for; memory in bytes.
 
-    `resources` are Ray's custom ones.
+    An `optional` node is added by the autoscaler on demand. `resources` are Ray's custom resources.
     """
 
     name: str
@@ -26,7 +26,7 @@ class ExpectedNode:
 
 @dataclass(frozen=True)
 class MissingPackage:
-    """A package that an interpreter of this machine, by its path, does not have."""
+    """A package that a Python lacks; `python` is the interpreter's path."""
 
     name: str
     python: str
@@ -34,19 +34,19 @@ class MissingPackage:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a cluster answers: an HTTP address and a token.
+    """The HTTP address and token of a cluster's dashboard, and what to expect there.
 
-    `expected` and `ray_version` are None for a cluster that Trainyard did not make: it has no
-    promises. `image` is the image that its nodes really run, by digest; None where nodes are no
-    containers. `tunnel` is the host that the address leads to through a tunnel of this process;
-    None where every user here may use the address. `down` are nodes that are known not to run, each
-    with why. `checks` asks the backend for its rungs of the smoke test. `is_in_reach` says whether
-    systems on the way answer, such as Kubernetes' API server: while they do not, the cluster may be
-    well. `names_change`: a replaced node gets another name. `refused` is the hint for a rejected
-    token. `lacking` says which of some packages the head's Python lacks, where that can be asked
-    without a task. `ray_address` opens the way for a program of this machine that is to drive the
-    cluster itself, and returns the address that `ray.init` takes: of Ray's GCS, or of its Ray
-    Client server (ray://); None where there is no way.
+    `expected` (the nodes) and `ray_version` are None for a cluster that Trainyard did not make.
+    `image` is the image that the nodes really run, by digest; None if nodes are no containers.
+    `tunnel` is the remote host if the address is a tunnel's local end, which closes with this
+    process; None if the address works for every process here. `down` are (node, reason) of nodes
+    that are known not to run. `checks` asks the backend for its own checks of the smoke test.
+    `is_in_reach` says whether the systems between here and the cluster answer, such as Kubernetes'
+    API server: if not, the cluster itself may be healthy. `names_change`: a replaced node gets
+    another name. `refused` is the hint for a rejected token. `lacking` returns the first of some
+    packages that the head's Python lacks; None also where that takes a task to find out.
+    `ray_address` opens a connection for a driver on this machine, and returns the address for
+    `ray.init`: of Ray's GCS, or of its Ray Client server (ray://); None where there is none.
     """
 
     cluster: str

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a request: its place, and its message."""
+    """One thing that is wrong with a request: the place, such as a key or flag, and a message."""
 
     where: str
     message: str
@@ -18,7 +18,7 @@ class Problem:
 
 
 class TrainyardError(Exception):
-    """An error a user can act on; each kind has its own exit code."""
+    """An error that a user can act on; each subclass has its own exit code."""
 
     exit_code: ClassVar[int] = 70
 
@@ -40,7 +40,7 @@ class TrainyardError(Exception):
         self.problems = problems
 
     def lines(self) -> list[str]:
-        """Return the message as a user reads it: error, place, one bullet a problem, hint."""
+        """Return the lines that a user reads: error, place, one bullet for each problem, hint."""
         lines = [self.what]
         if self.where:
             lines.append(f"  at {self.where}")
@@ -58,7 +58,7 @@ class JobFailedError(TrainyardError, exit_code=1):
 
 
 class RequestError(TrainyardError, exit_code=2):
-    """The request is wrong: a file, a flag. Carries every problem at once."""
+    """The request is wrong: a file or a flag. `problems` has every mistake, not only the first."""
 
 
 class PrerequisiteError(TrainyardError, exit_code=3):
@@ -66,11 +66,11 @@ class PrerequisiteError(TrainyardError, exit_code=3):
 
 
 class LockedOutError(PrerequisiteError):
-    """The head of a cluster runs, and does not let this machine in."""
+    """The head of a cluster runs, but rejects this machine."""
 
 
 class NotReadyError(TrainyardError, exit_code=4):
-    """Something did not become ready in time; says what was last seen."""
+    """Something did not become ready in time; `where` says what was last observed."""
 
 
 class SmokeError(TrainyardError, exit_code=5):
@@ -78,15 +78,15 @@ class SmokeError(TrainyardError, exit_code=5):
 
 
 class LintError(TrainyardError, exit_code=5):
-    """An image is not fit to be run; nothing was pushed. Carries every problem at once."""
+    """An image failed `image.lint`; nothing was pushed. `problems` has every failed check."""
 
 
 class DoctorError(TrainyardError, exit_code=5):
-    """Something is wrong with a cluster, or will be; the table says what."""
+    """`cluster.doctor` found something that is broken or will break; the printed table has it."""
 
 
 class OutsideError(TrainyardError, exit_code=6):
-    """An outside system refused or broke."""
+    """An outside system rejected a request, or failed."""
 
 
 class LeftoverError(TrainyardError, exit_code=7):
@@ -94,18 +94,21 @@ class LeftoverError(TrainyardError, exit_code=7):
 
 
 class InterruptedRunError(TrainyardError, exit_code=130):
-    """The user interrupted a waiting command."""
+    """The user interrupted a command with Ctrl-C."""
 
 
 def reason_of(error: Exception) -> str:
-    """Return what went wrong, for a message about what could not be done because of it."""
+    """Return the cause of an error, without place and hint, to be quoted in another message."""
     if isinstance(error, TrainyardError):
         return error.what
     return f"{type(error).__name__}: {error}"
 
 
 def in_a_line(error: TrainyardError) -> str:
-    """Return what is wrong and where, for a table of several such things."""
+    """Return the error on one line, for a row of a table: its problems, else its place.
+
+    The hint is left out.
+    """
     if error.problems:
         return "; ".join([error.what, *map(str, error.problems)])
     if error.where:

@@ -18,11 +18,11 @@ WAIT_SECONDS = 600.0
 
 @contextmanager
 def alone(path: Path, progress: Progress, *, keep: Callable[[], bool], what: str) -> Iterator[None]:
-    """Hold a lock file against other commands on a cluster or registry; remove it after.
+    """Hold a lock file, so that other commands on this cluster or registry wait.
 
-    It stays if `keep` says so. The kernel lets go of the lock when its holder dies, however that
-    happens. Raises NotReadyError when it is not free in time, PrerequisiteError when it cannot be
-    written.
+    Afterwards the file is removed, unless `keep` returns true. The kernel frees the lock when this
+    process ends, even if it is killed. Raises NotReadyError if another command holds the lock for
+    longer than WAIT_SECONDS, PrerequisiteError if the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -57,8 +57,8 @@ def _wait(path: Path, progress: Progress, what: str) -> int:
 
 
 def taken(path: Path) -> int | None:
-    """Return the locked file; None while another command holds or removes it."""
-    # No link is followed, so that root changes nothing else.
+    """Return a descriptor of the locked file; None if another command holds or removed the file."""
+    # No symbolic link is followed: root would create or lock a file elsewhere.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,7 +9,7 @@ from trainyard.console.signals import end_quietly
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line in sys.argv, and exit with the code of its result."""
     end_quietly()
     # With --debug, Invoke logs hundreds of lines of its own.
     logging.getLogger("invoke").setLevel(logging.WARNING)

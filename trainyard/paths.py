@@ -1,4 +1,4 @@
-"""Paths: the user's directories, the files that Trainyard ships, and its state of clusters."""
+"""Paths: a user's files, the files that Trainyard ships, and its own records of clusters."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 DEFAULT_CLUSTER = "local"
-# Files of the wheel besides modules (hatch_build.py); in a checkout it does not exist.
+# The wheel's files that are no modules (hatch_build.py); a checkout has no such directory.
 PAYLOAD = Path(__file__).resolve().parent / "payload"
 
 
 @dataclass(frozen=True)
 class Here:
-    """The caller's environment and current directory, by which names of files are read."""
+    """The environment and the directory against which names of files are resolved."""
 
     environ: Mapping[str, str]
     directory: Path
@@ -27,7 +27,7 @@ class Here:
 
 
 def shipped(directory: str) -> Path:
-    """Return a directory that Trainyard ships: in the wheel, or at the checkout's root."""
+    """Return a directory that Trainyard ships: in the wheel, else at the checkout's root."""
     in_wheel = PAYLOAD / directory
     if in_wheel.is_dir():
         return in_wheel
@@ -35,7 +35,7 @@ def shipped(directory: str) -> Path:
 
 
 def shown(path: Path) -> str:
-    """Return a path as a person would write it here."""
+    """Return the path for a message: relative if it is below the current directory."""
     working = Path.cwd()
     if path.is_relative_to(working) and path != working:
         return str(path.relative_to(working))
@@ -45,10 +45,12 @@ def shown(path: Path) -> str:
 def cluster_file(
     asked: str | None, environ: Mapping[str, str], *, directory: Path, may_be_sample: bool = False
 ) -> Path:
-    """Return the cluster file of `-f`: a path, or a name of clusters/, the user's before ours.
+    """Return the cluster file of `-f`: a path, or a name under clusters/.
 
-    Without `-f` and $TRAINYARD_CLUSTER it is the user's clusters/local.yaml; with `may_be_sample`
-    ours will do, for commands that make no cluster. Raises RequestError when there is no such file.
+    The user's own files come before the samples that Trainyard ships. Without `-f` and
+    $TRAINYARD_CLUSTER it is the user's clusters/local.yaml. Only with `may_be_sample`, for commands
+    that make no cluster, the sample local.yaml replaces a missing one. Raises RequestError when
+    there is no such file.
     """
     named = asked or environ.get("TRAINYARD_CLUSTER")
     if (
@@ -82,9 +84,10 @@ def cluster_file(
 
 
 def job_directory(asked: str, *, directory: Path) -> Path:
-    """Return the job directory: a path, or a name under jobs/, the user's before ours.
+    """Return the job directory: a path, or a name under jobs/.
 
-    Raises RequestError when there is no such directory.
+    The user's own jobs come before those that Trainyard ships. Raises RequestError when there is no
+    such directory.
     """
     candidates = [directory / asked]
     if asked.startswith("jobs/") or "/" not in asked:
@@ -101,7 +104,7 @@ def job_directory(asked: str, *, directory: Path) -> Path:
 
 
 def _no_job(file: Path, asked: str) -> RequestError:
-    """Return the error of a file where a job's directory was asked for."""
+    """Return the error for a file that was given as JOB_DIR, which must be a directory."""
     from trainyard.spec import foreign
 
     kind = foreign.kind_of(foreign.documents_of(file))
@@ -119,7 +122,7 @@ def cluster_names(directory: Path) -> tuple[str, ...]:
 
 
 def listed_clusters(directory: Path) -> tuple[str, ...]:
-    """Return the names of a project's cluster files; the samples' where it has none."""
+    """Return the names of a project's cluster files; if it has none, those of the samples."""
     own = sorted(path.stem for path in (directory / "clusters").glob("*.yaml"))
     return tuple(own) or cluster_names(directory)
 
@@ -133,7 +136,7 @@ def image_names(directory: Path) -> tuple[str, ...]:
 
 
 def example_job(directory: Path) -> str:
-    """Return a job to try: one of the user's own, else the one that Trainyard ships."""
+    """Return a job for a hint to name: the user's first one, else jobs/cartpole of Trainyard."""
     own = _own_jobs(directory)
     return f"jobs/{own[0] if own else 'cartpole'}"
 
@@ -143,10 +146,7 @@ def _own_jobs(directory: Path) -> tuple[str, ...]:
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
-    """Return the directory for tokens, keys and records of clusters.
-
-    It follows the XDG base directory specification, as `cache_home` does.
-    """
+    """Return the directory for tokens, keys and records of clusters (XDG base directories)."""
     base = environ.get("XDG_STATE_HOME") or str(
         Path(environ.get("HOME", "~")).expanduser() / ".local" / "state"
     )
@@ -156,9 +156,10 @@ def state_home(environ: Mapping[str, str]) -> Path:
 def not_writable(
     directory: Path, error: OSError, *, variable: str = "XDG_STATE_HOME"
 ) -> PrerequisiteError:
-    """Return the error for a directory that this user may not use; `variable` names another.
+    """Return the error for a directory that this user may not use.
 
-    The hint is to own the directory, or to choose another place.
+    The hint is to take the directory back, or to set the environment variable `variable` to another
+    directory.
     """
     elsewhere = f"choose another place: export {variable}=DIR"
     hint = elsewhere[0].upper() + elsewhere[1:]
@@ -171,7 +172,7 @@ def not_writable(
 
 
 def cache_home(environ: Mapping[str, str]) -> Path:
-    """Return the directory for files that can be made again."""
+    """Return the directory for files that can be made again (XDG base directories)."""
     base = environ.get("XDG_CACHE_HOME") or str(
         Path(environ.get("HOME", "~")).expanduser() / ".cache"
     )
@@ -217,7 +218,7 @@ def _no_cluster_file(directory: Path) -> RequestError:
 
 
 def _new_cluster(name: str, known: tuple[str, ...]) -> str | None:
-    """Return what makes a file of this name, unless it looks like a path or a slip of the pen."""
+    """Return the hint to make a cluster file of this name; None for a path or a likely typo."""
     if not name.isalnum() or did_you_mean(name, known):
         return None
     return f"Make it: trainyard cluster.new {name}"

@@ -1,4 +1,4 @@
-"""A template and values become a document: every value quoted, nothing left open."""
+"""Fill a YAML template: every value is quoted as JSON, and no name may be left without a value."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-# YAML reads these as line ends, or not at all, unless they are escaped; json.dumps leaves them as
-# they are.
+# Unescaped, YAML takes these characters as line ends or rejects them; json.dumps does not escape
+# them.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], str] = str) -> str:
-    """Return the template with its values, as JSON, which YAML reads as the very same values.
+    """Return the filled template; each value is written as JSON, which YAML reads unchanged.
 
-    `change` is applied to the text of each. A name without a value is an error.
+    `change` is applied to the JSON text of each value. A name without a value raises
+    jinja2.UndefinedError.
     """
     environment = Environment(
         undefined=StrictUndefined,
@@ -31,7 +32,7 @@ def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], 
 
 
 def dollars_doubled(text: str) -> str:
-    """Return a text that Docker Compose leaves alone: `$$` is its dollar sign."""
+    """Double each `$`: Docker Compose reads `$$` as one dollar sign and interpolates nothing."""
     return text.replace("$", "$$")
 
 

@@ -1,7 +1,7 @@
-"""Sematic's words for a Ray cluster, one to one: programs that use them change their imports.
+"""Sematic's classes for a Ray cluster, under the same names: a program only changes its imports.
 
-Ray hands out whole CPUs, rounded up; Kubernetes is asked for parts of them. In a block `ray` is
-connected to its cluster, and never starts a Ray of its own.
+A fraction of a CPU is rounded up for Ray, and requested as it is from Kubernetes. Inside
+`with RayCluster(...)`, `ray` is connected to that cluster; it never starts a local Ray.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class RayNodeConfig:
         }
 
     def within(self, gpus: int, nodes: int) -> RayNodeConfig:
-        """Return the same with as many GPUs as each of so many nodes can have."""
+        """Return this node with at most its share of `gpus`, divided by `nodes` nodes."""
         return replace(self, gpu_count=min(self.gpu_count, gpus // max(1, nodes)))
 
 
 @dataclass(frozen=True)
 class ScalingGroup:
-    """Workers that are alike: at least `min_workers`, at most `max_workers` (or as many)."""
+    """Workers of one shape, from `min_workers` to `max_workers`; equal numbers: a fixed size."""
 
     worker_nodes: RayNodeConfig
     min_workers: int = 1
@@ -66,7 +66,7 @@ class ScalingGroup:
 
 @dataclass(frozen=True)
 class AutoscalerConfig:
-    """The resources of the autoscaler, a container of the head's pod; `memory_gb` in GiB."""
+    """The resources of the autoscaler, a container in the head's pod; `memory_gb` is in GiB."""
 
     cpu: float
     memory_gb: float
@@ -74,7 +74,7 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True)
 class RayClusterConfig:
-    """A head, and groups of workers. `ray_version` must be Trainyard's, which all nodes have."""
+    """A head, and groups of workers. `ray_version` must be the one Ray version of Trainyard."""
 
     head_node: RayNodeConfig
     scaling_groups: Sequence[ScalingGroup] = ()
@@ -89,7 +89,7 @@ class RayClusterConfig:
             )
 
     def within(self, gpus: int) -> RayClusterConfig:
-        """Return the same with at most `gpus` GPUs: the head's first, then the groups' in order."""
+        """Return this cluster with at most `gpus` GPUs: the head's first, then group by group."""
         head = self.head_node.within(gpus, 1)
         left = gpus - head.gpu_count
         groups = []
@@ -100,7 +100,7 @@ class RayClusterConfig:
         return replace(self, head_node=head, scaling_groups=tuple(groups))
 
     def fixed(self) -> RayClusterConfig:
-        """Return the same with as many nodes from beginning to end as it has at least."""
+        """Return this cluster without autoscaling: each group has its `min_workers`."""
         groups = [replace(group, max_workers=group.min_workers) for group in self.scaling_groups]
         return replace(self, scaling_groups=tuple(groups))
 
@@ -109,12 +109,12 @@ class RayClusterConfig:
         return any(group.max_workers > group.min_workers for group in self.scaling_groups)
 
     def gpus(self) -> int:
-        """Return how many GPUs the nodes have, those included that are added later."""
+        """Return how many GPUs the cluster has at its largest, with `max_workers` in each group."""
         groups = (group.worker_nodes.gpu_count * group.max_workers for group in self.scaling_groups)
         return self.head_node.gpu_count + sum(groups)
 
     def kubernetes(self) -> dict[str, Any]:
-        """Return what only Kubernetes is told, by the paths of a cluster file.
+        """Return the settings that count on Kubernetes only, by their paths in a cluster file.
 
         >>> SimpleRayCluster(1, RayNodeConfig(cpu=1.5, memory_gb=2.5)).kubernetes()
         {'kuberay.groups.head.requests.cpus': 1.5}
@@ -133,7 +133,7 @@ class RayClusterConfig:
         return told
 
     def keys(self) -> dict[str, Any]:
-        """Return what a cluster file would say.
+        """Return the `head` and `workers` sections of a cluster file.
 
         >>> SimpleRayCluster(3, RayNodeConfig(cpu=1.5, memory_gb=2.5)).keys()["workers"]
         [{'name': 'worker-group-0', 'count': 2, 'cpus': 2, 'memory': '2560MiB', 'gpus': 0}]
@@ -160,10 +160,10 @@ def SimpleRayCluster(
     ray_version: str | None = None,
     autoscaler_config: AutoscalerConfig | None = None,
 ) -> RayClusterConfig:
-    """Return a cluster of nodes that are alike, the head among them; with `max_nodes` it may grow.
+    """Return a cluster of `n_nodes` nodes of one shape; the numbers of nodes include the head.
 
-    Raises RequestError for numbers of nodes that cannot be, and for another `ray_version` than
-    Trainyard's.
+    With a larger `max_nodes`, it may grow to so many nodes. Raises RequestError for fewer than one
+    node, a `max_nodes` below `n_nodes`, and a `ray_version` other than Trainyard's.
     """
     most = n_nodes if max_nodes is None else max_nodes
     if n_nodes < 1 or most < n_nodes:
@@ -174,12 +174,12 @@ def SimpleRayCluster(
 
 
 class RayCluster(Cluster):
-    """A cluster of this shape, by default under a name of its own, to enter by `with`.
+    """A context manager that makes a cluster of this shape, by default under a random name.
 
-    Everything but its nodes is as a cluster file says (default: $TRAINYARD_CLUSTER, else local):
-    the image, the registry, where it is. `file`, `backend` and `set` are as for Cluster.from_file;
-    `runtime_env` is Ray's, for what the block starts: {"working_dir": "."} brings the modules that
-    lie in the current directory.
+    A cluster file (default: $TRAINYARD_CLUSTER, else local) gives everything but the nodes: image,
+    registry, location. `file`, `backend` and `set` are as for Cluster.from_file. `runtime_env` is
+    Ray's, for the tasks that the `with` block starts: {"working_dir": "."} uploads the modules of
+    the current directory.
     """
 
     def __init__(  # noqa: PLR0913 (Sematic's arguments, and those of Cluster.from_file)
@@ -199,7 +199,8 @@ class RayCluster(Cluster):
         self.activation_timeout_seconds = activation_timeout_seconds
         found = _Shape(
             name or f"ray-{secrets.token_hex(4)}",
-            # The nodes are the program's: a directory without cluster files will do.
+            # The program describes the nodes, so a directory needs no cluster file: the shipped
+            # sample is used.
             file=str(file or os.environ.get("TRAINYARD_CLUSTER") or paths.DEFAULT_CLUSTER),
             backend=backend,
             overrides=as_overrides(set),
@@ -217,7 +218,7 @@ class RayCluster(Cluster):
 
 @dataclass(frozen=True)
 class _Shape:
-    """A cluster's settings besides its nodes; `seconds` is how long machines may take to come."""
+    """A cluster's settings besides its nodes; `seconds` is how long machines may take to start."""
 
     name: str
     file: str
@@ -226,7 +227,7 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Return the cluster with as much of a shape as its backend can have; note the rest."""
+        """Return the cluster of `config`, reduced to what its backend can do; note reductions."""
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:
@@ -237,7 +238,7 @@ class _Shape:
             config = config.fixed()
 
         asked = config.gpus()
-        # nvidia-smi may take seconds: it is asked only where GPUs matter.
+        # `gpus_here` may run nvidia-smi, which takes seconds: not called unless GPUs are asked for.
         most = None
         if asked:
             most = traits.gpus_here(found.spec, os.environ)
@@ -269,5 +270,5 @@ class _Shape:
 
 
 def _is_left_out(cluster: FoundCluster, key: str) -> bool:
-    """Say whether a cluster file has nothing at a key, such as kuberay.wait_for_machines."""
+    """Say whether a cluster file leaves out a key, such as kuberay.wait_for_machines."""
     return reduce(getattr, key.split("."), cluster.spec) is None

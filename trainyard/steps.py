@@ -1,7 +1,7 @@
-"""The step, and the one loop that runs a list of them: ask, change, ask again.
+"""Run a list of steps: ask whether each step holds, change what does not, ask again.
 
-No exit code of an outside system is believed. A step is done when its own question says so, and
-only then.
+No exit code of an outside system is believed: a step is done only when its own question (`done`)
+says so.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from typing import Literal, Protocol
 from trainyard.errors import NotReadyError
 
 PlannedState = Literal["already", "would", "after"]
-# "leash": it gives the cluster its leash; "stays": its detail says what `cluster.down` leaves on
-# purpose.
+# "leash": the step sets the leash, the program that ends an idle or overdue cluster. "stays": the
+# step's detail says what `cluster.down` leaves on purpose.
 StepKind = Literal["change", "leash", "stays"]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An outside system's answer: whether the step holds, and in detail what is there.
+    """An outside system's answer: whether the step holds, and in words what was observed.
 
-    `warnings` are for the user, although the step holds; `detail` repeats them where there is
-    nothing else to tell. `moved` is a number that changes as long as the awaited thing moves (bytes
-    that came): each change begins the step's deadline again.
+    `warnings` are shown to the user although the step holds. `moved` measures progress, such as
+    bytes downloaded: each time the number changes, the step's deadline begins again.
     """
 
     holds: bool
@@ -38,30 +37,31 @@ YES = Answer(True)
 
 
 def no(detail: str, *, moved: int = 0) -> Answer:
-    """Return "not yet", with what holds instead."""
+    """Return "the step does not hold yet"; `detail` says what was observed instead."""
     return Answer(False, detail, moved)
 
 
 def warning(*texts: str) -> Answer:
-    """Return "it holds", with warnings; without texts it just holds."""
+    """Return "the step holds", with these warnings, if any."""
     return Answer(True, "; ".join(texts), warnings=texts)
 
 
 def nothing() -> None:
-    """Change nothing: for steps that only ask, or wait for the work of an earlier one."""
+    """Change nothing: the `do` of a step that only asks, or waits for an earlier step's work."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that should hold.
+    """One condition that should hold: how to ask for it, and how to bring it about.
 
-    `id` names the step for code, as "security-group" or "tag:latest": unique in its list, and
-    stable, since the title is for people, and may get better words. `kind` is for those who treat
-    some steps in another way. `done` only reads. `do` makes it so, may be repeated, and is called
-    only if `done` said no. `deadline` is how long `done` may take to hold after `do`, or after
-    something moved, in seconds. `after` is the id of the step without which `done` cannot be asked
-    yet: a plan prints its title instead of asking. `disruptive`: `do` ends or replaces nodes on
-    which tasks may run. `needs` is the flag without which `do` refuses, "" where it needs none.
+    `id` names the step for code, as "security-group" or "tag:latest". It is unique in its list and
+    stable; the title is for people and may change. `kind` marks steps that are reported apart from
+    other changes. `done` only reads. `do` makes the condition hold, may be repeated, and is called
+    only if `done` said no. `deadline` is how many seconds `done` may take to hold after `do`, or
+    after `Answer.moved` last changed; `every` is the pause between two questions. `after` is the id
+    of an earlier step that `done` depends on: as long as that step does not hold, a plan prints
+    that step's title instead of calling `done`. `disruptive`: `do` ends or replaces nodes on which
+    tasks may run. `needs` is the flag without which `do` refuses, "" for none.
     """
 
     id: str
@@ -78,10 +78,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Stage:
-    """Steps that are known only when their turn comes; `expand` may ask, but changes nothing.
+    """A list of steps that is worked out only when its turn comes.
 
-    A list that is built of stages costs no question. `id` is as a step's; `after` is the id of the
-    step without which `expand` cannot ask yet: a plan prints its title instead of expanding.
+    `expand` may ask outside systems, but changes nothing; to build a list of stages asks nothing.
+    `id` is as a step's. `after` is the id of an earlier step that `expand` depends on: as long as
+    that step does not hold, a plan prints that step's title instead of calling `expand`.
     """
 
     id: str
@@ -93,7 +94,10 @@ class Stage:
 def before_each(
     steps: Sequence[Step | Stage], *, question: Callable[[], None], change: Callable[[], None]
 ) -> list[Step | Stage]:
-    """Return the steps with `question` before each question, and `change` before each change."""
+    """Return the steps, which call `question` before each `done`, and `change` before each `do`.
+
+    Steps of stages are included.
+    """
 
     def wrapped(step: Step | Stage) -> Step | Stage:
         if isinstance(step, Stage):
@@ -119,7 +123,10 @@ def before_each(
 
 
 def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Step | Stage]:
-    """Return the steps, which all have to hold within `seconds` from now; None: no limit."""
+    """Return the steps with a common time limit, in seconds from this call; None: no limit.
+
+    The limit is checked before each `done`, which then raises NotReadyError.
+    """
     if seconds is None:
         return steps
     give_up = time.monotonic() + seconds
@@ -133,7 +140,7 @@ def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Ste
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step, or of a stage, which changes nothing itself."""
+    """The result of a step that holds, or of a stage that is expanded (`changed` is then False)."""
 
     title: str
     changed: bool
@@ -146,7 +153,11 @@ class StepResult:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """The effect that a step would have now."""
+    """The effect that a step would have now.
+
+    `state`: the step holds "already"; it "would" be done; or it cannot be asked before another step
+    holds ("after").
+    """
 
     title: str
     state: PlannedState
@@ -157,22 +168,22 @@ class PlannedStep:
 
 
 class Progress(Protocol):
-    """A display of what happens, for a user."""
+    """A display of running steps, for a user."""
 
     def started(self, title: str) -> None:
         """A step begins."""
 
     def expanding(self, title: str) -> None:
-        """A stage begins to ask for its steps, which may take as long as the network does."""
+        """A stage begins to work out its steps: requests on the network may take a while."""
 
     def saw(self, title: str, detail: str) -> None:
-        """A step waits, and this is what it last saw."""
+        """A step still does not hold; `detail` says what its last question observed."""
 
     def finished(self, result: StepResult) -> None:
-        """A step holds."""
+        """A step holds, or a stage is expanded."""
 
     def failed(self, title: str, seconds: float) -> None:
-        """A step broke; the error follows."""
+        """A step or a stage failed; its exception is raised next."""
 
 
 @dataclass(frozen=True)
@@ -190,11 +201,11 @@ def run(
     clock: Clock | None = None,
     before_disruption: Callable[[], None] | None = None,
 ) -> list[StepResult]:
-    """Make every step hold, in order; stop at the first that cannot.
+    """Make every step hold, in order; stop at the first failure.
 
-    `before_disruption` is called once, before the first disruptive step that does not hold yet; it
-    may refuse. Returns the results of the steps, without those of stages. Raises NotReadyError when
-    a deadline passes, and whatever the calls of steps and stages raise.
+    `before_disruption` is called once, before the first disruptive step that does not hold yet; by
+    an exception it refuses the change. Returns the results of steps only, not those of stages.
+    Raises NotReadyError when a deadline passes, and any error of `done`, `do` and `expand`.
     """
     clock = clock or Clock()
     results = []
@@ -207,12 +218,12 @@ def run(
 
 
 def plan(steps: Sequence[Step | Stage], progress: Progress | None = None) -> list[PlannedStep]:
-    """Ask every step whether it holds; change nothing. `progress` is told the stages."""
+    """Ask every step whether it holds; change nothing. `progress` shows stages, not steps."""
     return [planned for _, planned in asked(steps, progress)]
 
 
 def _expanded(steps: Sequence[Step | Stage], progress: Progress, clock: Clock) -> Iterator[Step]:
-    """Yield every step; a stage is expanded once all before it hold."""
+    """Yield every step; a stage is expanded once all steps before it hold."""
     for step in steps:
         if isinstance(step, Stage):
             yield from _expanded(_expand(step, progress, clock), progress, clock)
@@ -237,9 +248,9 @@ def asked(
     progress: Progress | None = None,
     missing: dict[str, str] | None = None,
 ) -> Iterator[tuple[Step | Stage, PlannedStep]]:
-    """Yield each step with what it would do.
+    """Yield each step with what it would do; a stage only where its `after` does not hold.
 
-    `missing` collects the titles of those that do not hold, by their ids, across stages.
+    `missing` collects the titles of steps that do not hold, by step id, also from expanded stages.
     """
     missing = {} if missing is None else missing
     for step in steps:
@@ -299,7 +310,7 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
 
 
 def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
-    """Ask until the step holds or its deadline passes."""
+    """Ask until the step holds. Raises NotReadyError when its deadline passes without progress."""
     give_up = clock.now() + step.deadline
     moved = 0
     while True:

@@ -3,15 +3,16 @@
 import re
 
 RAY = "2.60.0"
-# The oldest that was tried, which Isaac Lab's page installs.
+# The oldest Ray that Trainyard was tested with: the version that Isaac Lab's page installs.
 OLDEST_RAY = "2.31.0"
-# The first whose dashboard sends a log file as it is (state_head.py).
+# The first Ray whose dashboard sends a log file unchanged; older ones put a mark before each block
+# (Ray's state_head.py).
 RAY_WITHOUT_MARKS = "2.45.0"
 RUNNER_PROTOCOL = 1
-# The distribution of this package (pyproject.toml); it is on no package index.
+# The name of this distribution (pyproject.toml), which is on no package index.
 DISTRIBUTION = "trainyard-ray"
-# How to install the packages of an extra of pyproject.toml. Trainyard is on no index: no extra can
-# be named there.
+# By extra of pyproject.toml, the packages for pip. `trainyard-ray[EXTRA]` would not work: Trainyard
+# is on no index.
 _PACKAGES = {
     "local": f"'ray[default]=={RAY}' tensorboardX",
     "aws": "boto3",
@@ -21,7 +22,7 @@ _PACKAGES = {
 # The newest KubeRay that could be run here with its real operator (docs/decisions/0010); its chart
 # has the same number.
 KUBERAY = "1.5.1"
-# The oldest operator that knows authOptions, which the token needs
+# The oldest operator with authOptions, by which a RayCluster gets Ray's token
 # (ray-operator/apis/ray/v1/raycluster_types.go).
 OLDEST_KUBERAY = "1.5.0"
 MICROK8S = "1.34/stable"
@@ -33,7 +34,7 @@ def is_too_old(ray: str) -> bool:
 
 
 def marks_log_files(ray: str) -> bool:
-    """Say whether a dashboard of this version sends a mark before each block of a log file."""
+    """Say whether a dashboard of this version puts a mark before each block of a log file."""
     return _numbers(ray) < _numbers(RAY_WITHOUT_MARKS)
 
 
@@ -42,5 +43,5 @@ def _numbers(version: str) -> list[int]:
 
 
 def installing(extra: str) -> str:
-    """Return the command that installs what an extra of pyproject.toml names."""
+    """Return the command that installs the packages of an extra of pyproject.toml."""
     return f"pip install {_PACKAGES[extra]}"

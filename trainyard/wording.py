@@ -1,4 +1,4 @@
-"""Nodes, numbers and names as people say them; texts of others made fit to be printed."""
+"""Words for counts and names in messages; texts of other programs made safe to print."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-# Sequences that move a terminal's cursor, set its title or colours, fill its clipboard (ECMA-48,
-# xterm).
+# Escape sequences: they move a terminal's cursor, set its title or colours, or fill its clipboard
+# (ECMA-48, xterm).
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
-# Control characters, halves of surrogate pairs (bytes that were not UTF-8), and what makes text run
-# backwards.
+# Control characters, lone surrogates (bytes that were not UTF-8), and marks that reverse the
+# direction of text.
 _UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -31,7 +31,7 @@ def named(names: Sequence[str], *, most: int = 3) -> str:
 
 
 def without_name(name: str, message: str) -> str:
-    """Return a message about a thing, for a place where the thing's name comes before it."""
+    """Return the message without `name` at its beginning, for a line that begins with the name."""
     return message.removeprefix(f"{name}: ").removeprefix(f"{name} ")
 
 
@@ -50,11 +50,11 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text with terminal controls written out, as JSON would write them."""
+    """Return a text for a terminal: control characters are written as JSON escapes (`\\u001b`)."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def clean(text: str) -> str:
-    """Return text for a page: no colours and cursor movements, unprintable characters marked."""
+    """Return a text for an HTML page: no escape sequences; unprintable characters become U+FFFD."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return _UNPRINTABLE.sub("\ufffd", ESCAPES.sub("", lines))

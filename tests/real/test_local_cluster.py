@@ -139,7 +139,7 @@ def test_clusters_whose_names_begin_alike_go_together_after_a_yes(fresh: Yard) -
     )
     done = fresh.run("cluster.down", "--all", fresh.cluster, "--yes")
     assert done.stdout == f"removed: {first}, {second}\n"
-    assert f"note: {theirs} stays, which another administrator runs\n" in done.stderr
+    assert f"note: {theirs} stays, since another administrator runs it\n" in done.stderr
     assert {each["state"] for each in fresh.json("cluster.list")["clusters"]} == {"down"}
 
 

@@ -1,1 +1,1 @@
-"""The output for users: results, errors, progress, a run's output, the next command."""
+"""All output for users: results, errors, progress of steps, a run's output, the next command."""

@@ -1,8 +1,8 @@
-"""Commands in messages get the flags that were typed: copied and typed, they mean the same.
+"""Add the user's flags to commands in messages, so that they can be copied.
 
-Messages everywhere say `trainyard image.push`; code below tasks/ knows nothing of the command line.
-Here a flag is added where the named command takes it, which tasks/ tells (`install`). A command
-that names a cluster file of its own is left as it is.
+The code below tasks/ knows no command line: its messages name plain commands, such as
+`trainyard image.push`. Here, flags of the running command are added to each, if it takes them;
+tasks/ passes a function that knows (`install`). A command with a `-f` in the message is unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-# The flags that say which thing is meant, in the order in which users type them.
+# The flags that choose a cluster or an image, by argument, in the order in which users type them.
 _FLAGS = {
     "image": "",
     "file": "-f",
@@ -28,32 +28,35 @@ _COMMAND = re.compile(
     r"(?P<task>(?:cluster|image|registry|smoke|train|tune)\.[a-z]+)(?P<rest>(?:(?!\btrainyard "
     r")[^`\n;])*)"
 )
-# An IMAGE that the message itself names: nothing but flags follows.
+# An IMAGE that the message itself names: after it there are only flags.
 _IMAGE = re.compile(r" (?!-)[\w./:@-]+(?= -|$)")
 _OWN = re.compile(r" (-[a-z]|--[a-z][a-z-]*)(?![\w-])")
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Which task was typed, and those of its flags that say which thing is meant."""
+    """The running task of Invoke, and its flags of _FLAGS as (argument, value).
+
+    The argument "implied" is a `--set` that the command itself implies.
+    """
 
     task: str = ""
     given: tuple[tuple[str, str], ...] = ()
 
 
-# Returns the arguments of a command, by its name; None for a name that is no command.
+# Returns the arguments of a command by its name, None for an unknown name; None before `install`.
 _arguments: Callable[[str], set[str] | None] | None = None
 _typed: ContextVar[Flags] = ContextVar("typed", default=Flags())  # noqa: B039 - it is frozen
 
 
 def install(arguments: Callable[[str], set[str] | None]) -> None:
-    """Let messages complete the commands whose arguments this function knows."""
+    """Set the function that returns a command's arguments, None for an unknown command."""
     global _arguments
     _arguments = arguments
 
 
 def remember(task: str, values: Mapping[str, Any]) -> None:
-    """Keep the flags of a task, each a text or a list: the commands in messages repeat them."""
+    """Keep the flags of the running task, each a string or a list, for commands in messages."""
     lists = {}
     for name, value in values.items():
         if value:
@@ -67,7 +70,10 @@ def remember(task: str, values: Mapping[str, Any]) -> None:
 
 
 def override(overrides: Sequence[str]) -> None:
-    """Keep overrides that a command implies, as `--set`: other commands need them."""
+    """Keep overrides that the running task implies: other commands in messages get them as `--set`.
+
+    The running task's own command, if a message names it, does not.
+    """
     flags = _typed.get()
     given = list(flags.given)
     for override in overrides:
@@ -77,7 +83,7 @@ def override(overrides: Sequence[str]) -> None:
 
 
 def complete(text: str) -> str:
-    """Return a message with its commands as this user has to type them, with flags."""
+    """Return a message with the user's flags added to its commands."""
     flags = _typed.get()
     if not flags.given:
         return text
@@ -100,7 +106,7 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
     words = [f"trainyard {task}{lead}"]
     for flag in _repeated(task, known, flags):
         if flag.startswith("--set "):
-            # The message may name an override to be left out.
+            # Compared with the whole message, which may name an override that is to be left out.
             is_there = f" {flag}" in command.string
         else:
             is_there = flag.partition(" ")[0] in own_flags
@@ -110,11 +116,11 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
 
 
 def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
-    """Yield flags as the command takes them; a resumed run has them recorded."""
+    """Yield the flags to add to a command; none to train.resume, which has them in its record."""
     if task == "train.resume":
         return
 
-    # Without --set, -f is a choice among runs: a run's own name says all.
+    # In a command without --set, -f only chooses among runs, and messages name the run itself.
     takes_file = "set_" in known and task != "tune.resume"
     for name, value in flags.given:
         if name == "image" and task.startswith(("cluster.", "smoke.")):
@@ -130,7 +136,10 @@ def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
 
 
 def _override(written: str, typed_for: str, task: str) -> str:
-    """Return a `--set` as another task takes it: train.* writes the cluster's as `cluster.PATH`."""
+    """Return a `--set` of task `typed_for` in the form for `task`; "" if it has none there.
+
+    train.* and tune.* write `cluster.PATH` for the `PATH` of other commands.
+    """
     of_job = typed_for.startswith(("train.", "tune."))
     for_job = task.startswith(("train.", "tune."))
     if for_job and not of_job:

@@ -1,4 +1,4 @@
-"""One line per step: a spinner and a tick on a terminal, plain lines in a pipe or CI."""
+"""Show steps, one line each: a spinner and a tick on a terminal, plain lines in a pipe or CI."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNTS = re.compile(r"\d+ of \d+ (?:MB|layers)")
 
 
 def for_stream(stream: TextIO | None = None) -> Progress:
-    """Return the progress that suits a stream: `sys.stderr` unless another is given."""
+    """Return the progress display for a stream, by default `sys.stderr`: terminal or plain."""
     stream = stream or sys.stderr
     if stream.isatty():
         return TerminalProgress(stream)
@@ -39,9 +39,9 @@ def _ending(result: StepResult) -> str:
 
 
 class PlainProgress:
-    """A line when a step ends, and one when its detail changes; no control characters.
+    """Prints a line when a step ends, and when a waiting step's detail changes.
 
-    A detail that counts layers or bytes is printed every ten seconds.
+    If only counts of layers or bytes change, at most one line in ten seconds is printed.
     """
 
     def __init__(self, stream: TextIO, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -57,7 +57,7 @@ class PlainProgress:
         self._print(f"  ... {title}")
 
     def saw(self, title: str, detail: str) -> None:
-        """Print what is waited for, once per change."""
+        """Print the detail of a waiting step if it has changed."""
         if not detail or detail == self._detail:
             return
         only_counts = _COUNTS.sub("", detail) == _COUNTS.sub("", self._detail)
@@ -81,7 +81,7 @@ class PlainProgress:
 
 @dataclass(frozen=True)
 class _Running:
-    """The text next to the spinner, made at each of its turns."""
+    """The text next to the spinner; rich renders it again at each turn, with the seconds so far."""
 
     markup: str
     began: float
@@ -91,7 +91,7 @@ class _Running:
 
 
 class TerminalProgress:
-    """A spinner with its seconds while a step runs, then a tick or a cross."""
+    """Shows a spinner and seconds while a step runs, then a line with a tick or a cross."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)

@@ -1,4 +1,4 @@
-"""The output of a command: one JSON document on stdout, or tables, lines, the next command."""
+"""Print the result of a command: one JSON document on stdout, or tables, lines, next command."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from trainyard.backends.contract import HostStatus, NodeStatus
     from trainyard.steps import PlannedStep, StepResult
 
-# Columns that a table may take where no terminal says how many there are.
+# The width of a table, in columns, if stdout is no terminal.
 _IN_A_PIPE = 200
-# Whether stdout is to get a document, and has none yet.
+# Whether a JSON document is still to be printed on stdout.
 _document_due: ContextVar[bool] = ContextVar("document_due", default=False)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under their columns; a cell of None is empty.
+    """A table; a cell of None is empty.
 
-    On a narrow terminal only columns of `may_shorten` are shortened.
+    On a narrow terminal, cells in columns of `may_shorten` are cut; without `may_shorten`, all
+    columns wrap between words.
     """
 
     columns: Sequence[str]
@@ -43,9 +44,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """A result: `document` for machines; `body`, `notes` (on stderr), `next` command for people.
+    """The result of a command: `document` for --json, `body` and the `next` command for people.
 
-    `error` is raised once all of it is printed.
+    `notes` are printed on stderr in both cases. `error` is raised after all is printed; then `next`
+    is left out.
     """
 
     document: object
@@ -56,12 +58,12 @@ class Report:
 
 
 def begin(*, json: bool) -> None:
-    """Begin a command; with `json`, stdout is to get one document, also if the command fails."""
+    """Begin a command; with `json`, `fail` prints a document too, unless `show` has printed one."""
     _document_due.set(json)
 
 
 def show(report: Report, *, json: bool) -> None:
-    """Print a result, and raise its error."""
+    """Print a result, and then raise its error, if any."""
     if json:
         _document_due.set(False)
         say(json_module.dumps(report.document, indent=2, ensure_ascii=_is_poor(sys.stdout)))
@@ -70,7 +72,7 @@ def show(report: Report, *, json: bool) -> None:
         for part in report.body:
             _print_part(part)
 
-    # Where both streams go to one file, notes, an error and the next command come behind.
+    # If both streams go to one file, notes and errors must come after the result.
     sys.stdout.flush()
     for line in report.notes:
         note(line)
@@ -86,21 +88,24 @@ def _print_part(part: str | Table) -> None:
     if isinstance(part, Table):
         print_table(part)
     elif part.startswith("    "):
-        # A quotation, such as the last lines of a task.
+        # A quotation, such as the last lines of a task: commands in it get no flags.
         say(part)
     else:
         say(complete(part))
 
 
 def propose(command: str) -> None:
-    """Print the next command; a script that has its own, as `make demo`, sets TRAINYARD_NO_NEXT."""
+    """Print the next command on stderr, unless TRAINYARD_NO_NEXT is set, as by `make demo`."""
     if os.environ.get("TRAINYARD_NO_NEXT"):
         return
     note(f"next: {command}")
 
 
 def fail(error: TrainyardError) -> None:
-    """Print an error on stderr, and a document of it on stdout if one is due there."""
+    """Print an error on stderr; with --json, print it also as a document on stdout.
+
+    If `show` has printed a document already, there is no second one.
+    """
     lines = error.lines()
     say(complete("\n".join([f"error: {lines[0]}", *lines[1:]])), file=sys.stderr)
     if not _document_due.get():
@@ -117,17 +122,17 @@ def fail(error: TrainyardError) -> None:
         "exit_code": error.exit_code,
     }
 
-    # In one line: cluster.logs --json prints one document a line.
+    # On one line: cluster.logs --json prints one document per line.
     say(json_module.dumps(document, ensure_ascii=_is_poor(sys.stdout)), flush=True)
 
 
 def _is_poor(stream: TextIO) -> bool:
-    """Tell whether a stream cannot take every character: a document has other words for those."""
+    """Say whether a stream's encoding lacks characters: JSON is then printed in ASCII."""
     return not (stream.encoding or "").lower().startswith("utf")
 
 
 def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> None:
-    """Print lines; control characters in them are shown, and a terminal does not obey them."""
+    """Print text with control characters escaped, so that a terminal does not act on them."""
     print(visible(str(text)), file=file or sys.stdout, flush=flush)
 
 
@@ -136,15 +141,15 @@ def note(text: str) -> None:
 
 
 def turn_away(stream: TextIO) -> None:
-    """Write what else comes to nowhere: what cannot be written would be said once more at exit."""
+    """Point a stream at /dev/null: else Python reports its unwritten rest once more at exit."""
     with contextlib.suppress(io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Outlived:
-    """A stream that a run outlives.
+    """A stream whose failure does not end the following of a run.
 
-    Once it takes no more, nothing else is written to it, and `problem` says why.
+    After the first failed write, everything else is dropped, and `problem` is the error.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -152,7 +157,7 @@ class Outlived:
         self._stream = stream
 
     def error(self, run: str) -> OutsideError | None:
-        """Return the error of a run's output that had no room; none where its reader left."""
+        """Return the error if the output could not be written, None for a closed pipe (`| head`)."""
         if self.problem is None or isinstance(self.problem, BrokenPipeError):
             return None
         hint = f"The run has been followed to its end all the same: trainyard train.status {run}"
@@ -177,7 +182,10 @@ class Outlived:
 
 
 def browse(address: str) -> None:
-    """Open a page in a browser if there is a display; a text browser would take this terminal."""
+    """Open a page in a browser; do nothing without a display, or if stdout is no terminal.
+
+    Without a display, a text browser would take over the terminal.
+    """
     displays = {"DISPLAY", "WAYLAND_DISPLAY"}
     has_display = sys.platform == "darwin" or not displays.isdisjoint(os.environ)
     if has_display and sys.stdout.isatty():
@@ -185,7 +193,7 @@ def browse(address: str) -> None:
 
 
 def confirmed(question: str, about: Table) -> bool:
-    """Ask on a terminal, below what it is about; without one the answer is no."""
+    """Print a table and ask a yes-or-no question; return False if there is no terminal to ask."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print_table(about)
@@ -194,7 +202,7 @@ def confirmed(question: str, about: Table) -> bool:
 
 
 def print_table(table: Table) -> None:
-    """Print a table: as wide as a terminal at most, plain text in a pipe."""
+    """Print a table, at most as wide as the terminal, or _IN_A_PIPE columns without one."""
     from trainyard.console import table as tables
 
     columns = [visible(name) for name in table.columns]
@@ -206,16 +214,16 @@ def print_table(table: Table) -> None:
     shortens = table.may_shorten
     title = table.title and visible(table.title)
     text = tables.drawn(columns, rows, width=width, title=title, may_shorten=shortens)
-    # Not by rich itself, which ends the process with 1 when a pipe is closed.
+    # Not printed by rich, which exits with code 1 when a pipe is closed.
     print(text, end="")
 
 
-# Fields of a step or a node for code; --json tells the same by other fields, or not at all.
+# Fields of a step or a node that --json leaves out: only code needs them, or others say the same.
 _NOT_SHOWN = ("is_stage", "kind", "warnings", "is_pulling")
 
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:
-    """Return a step, a node or a host as --json names its fields: `detail` is "seen" there."""
+    """Return a step, a node or a host for --json, where `detail` is named "seen"."""
     document = {}
     for name, value in asdict(shown).items():
         if name == "detail":
@@ -230,7 +238,7 @@ def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
 
 
 def planned(about: Mapping[str, Any], plan: Sequence[PlannedStep], *, next: str = "") -> Report:
-    """Say what a command would do; `about` names in the document what it is about."""
+    """Return the report of a plan; `about` are keys for the document, such as the cluster."""
     lines = []
     for step in plan:
         line = f"  {step.state:<7}  {step.title}"

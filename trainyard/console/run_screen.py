@@ -1,4 +1,4 @@
-"""The output of a run for users: each task's lines under its name, a bar of tasks, notes."""
+"""Show a run to users: each task's lines after its name, a progress bar, and notes."""
 
 from __future__ import annotations
 
@@ -33,25 +33,26 @@ from trainyard.results.sweep import Sweep
 from trainyard.wording import ESCAPES, visible
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
-WRITE_EVERY = 10.0  # as often as the report loads itself again (page/live.js)
+WRITE_EVERY = 10.0  # seconds; the open report page reloads itself as often (page/live.js)
 _DRAW_EVERY = 0.1
 _BAR_WIDTH = 20
 _ERASE = "\r\x1b[2K"
-# A task may print without ever ending a line; it is shown in pieces of this size then.
+# Bytes. A longer line without an end is shown in pieces.
 _LONGEST_LINE = 64 * 1024
 
-# Colours (SGR) may stay on a terminal.
+# Colours (SGR), which are kept on a terminal.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# Among them are the signs that make text run backwards.
+# Removed from output: control characters, and marks that reverse the direction of text.
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-# From the beginning of a line: a search from each of its characters takes minutes for a long one.
+# Text that a carriage return overwrites. Anchored at the line's beginning: else a search in a long line
+# takes minutes.
 _REDRAWN = re.compile(r"(?m)^[^\n]*\r(?=[^\n\r])")
 
 
 class Stream(Protocol):
-    """Where lines are printed."""
+    """The part of a text stream that screens use."""
 
     def isatty(self) -> bool: ...
 
@@ -61,10 +62,10 @@ class Stream(Protocol):
 
 
 class PrintedScreen(Screen):
-    """Lines of tasks and notes: with a bar and colours on a terminal, plain in a pipe or CI.
+    """Prints tasks' lines and notes: with bar and colours on a terminal, plain in a pipe or CI.
 
-    `only` shows the output of one task and no other's. There is no `bar` where others print between
-    its lines.
+    `only` is the one task whose output is shown. Set `bar` to False if other code prints to the
+    same terminal.
     """
 
     def __init__(self, stream: Stream, *, only: str | None = None, bar: bool = True) -> None:
@@ -73,12 +74,12 @@ class PrintedScreen(Screen):
         self._colour = stream.isatty()
         self._bar = Bar(stream) if bar and self._colour else None
         self._only = only
-        # The unfinished line of every task is kept back, so that lines of different tasks do not
-        # mix.
+        # By task: the last line without its end. It is not printed yet, so that lines of different
+        # tasks do not mix.
         self._unfinished: dict[str, bytes] = {}
 
     def output(self, task: str, text: bytes) -> None:
-        """Print the whole lines that a task has printed by now."""
+        """Print a task's complete lines; keep the rest for the next call."""
         if self._only not in (None, task):
             return
         text = self._unfinished.pop(task, b"") + text
@@ -130,7 +131,7 @@ class PrintedScreen(Screen):
 
 
 class ReportScreen(Screen):
-    """A run as its report: prints nothing but notes, and writes the page when there is news."""
+    """Writes a run's HTML report again and again while the run is followed; prints only notes."""
 
     def __init__(
         self,
@@ -165,10 +166,10 @@ class ReportScreen(Screen):
 
 
 class Bar:
-    """One line at the bottom of a terminal that counts tasks.
+    """The progress bar of a run, one line at the bottom of a terminal.
 
-    It is drawn and erased here instead of by rich's Live, which takes a millisecond per printed
-    text: output comes by the megabyte.
+    rich's Live is not used: it takes a millisecond for each printed text, and tasks print
+    megabytes.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -178,7 +179,7 @@ class Bar:
         self._shown = False
 
     def draw(self, state: RunState) -> None:
-        """Draw the bar, at most ten times a second, or at once where a line was printed over it."""
+        """Draw the bar at once if it was erased, else at most ten times a second."""
         now = time.monotonic()
         if not state.tasks or (self._shown and now < self._drawn + _DRAW_EVERY):
             return
@@ -199,7 +200,7 @@ class Bar:
 
 
 def _progress(state: RunState) -> tuple[str, int, int, list[str]]:
-    """Return a bar's noun, how many have ended, of how many, and news of the others."""
+    """Return the bar's noun ("tasks", "trials"), how many ended, the total, and further counts."""
     news = []
     sweep = state.sweep
     if sweep is None:
@@ -222,7 +223,7 @@ def _progress(state: RunState) -> tuple[str, int, int, list[str]]:
 
 
 def prefixed(task: str, text: str, *, colour: bool = False) -> str:
-    """Return lines with a task's name before each."""
+    """Return the lines with `[task]` before each; `text` must end with a newline."""
     if not text:
         return ""
     task = visible(task)
@@ -233,7 +234,10 @@ def prefixed(task: str, text: str, *, colour: bool = False) -> str:
 
 
 def plain(text: bytes, *, colours: bool = False) -> str:
-    """Return a task's output as text: the last state of redrawn lines, no control characters."""
+    """Return a task's output as text, without control characters.
+
+    Only the last state of a line that was redrawn (by `\\r`) is kept. With `colours`, colours stay.
+    """
     shown = text.decode("utf-8", "replace")
     if "\r" in shown:
         shown = _REDRAWN.sub("", shown.replace("\r\n", "\n"))
@@ -243,7 +247,7 @@ def plain(text: bytes, *, colours: bool = False) -> str:
 
     shown = ESCAPES.sub(kept, shown)
     if "\x1b" in shown:
-        # A colour ends with its line.
+        # Colours are reset at the end of each line, before the next task's name.
         shown = shown.replace("\n", "\x1b[0m\n")
     return _CONTROLS.sub("", shown)
 

@@ -1,6 +1,6 @@
-"""How the process ends by Ctrl-C or a closed pipe: before a command runs, and while it does.
+"""How Ctrl-C and a closed pipe end the process, before a command runs and during it.
 
-Entry points import this before anything else; what takes long there are the other imports.
+Entry points import this module first: the other imports take long, and Ctrl-C may come then.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ _PYTHONS_OWN: dict[signal.Signals, Any] = {
 
 
 def end_quietly() -> None:
-    """Let Ctrl-C and a closed pipe (`| head`) end the process, unless a shell ignores them."""
+    """Let Ctrl-C and a closed pipe (`| head`) end the process at once, without a traceback.
+
+    A signal that the parent process set to be ignored, or that has another handler, is left alone.
+    """
     for number, handler in _PYTHONS_OWN.items():
         if signal.getsignal(number) == handler:
             signal.signal(number, signal.SIG_DFL)
 
 
 def begin() -> None:
-    """From here on Ctrl-C is a KeyboardInterrupt again, and a closed pipe or socket an error."""
+    """Undo `end_quietly`: Ctrl-C raises KeyboardInterrupt, a closed pipe or socket an OSError."""
     for number, handler in _PYTHONS_OWN.items():
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""A table as text: at most as wide as its terminal, no word broken, no empty column."""
+"""Draw a table as text: at most as wide as the terminal, no broken words, no empty columns."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-# Cells that say nothing.
+# Cells that count as empty.
 _NOTHING = ("", "-")
-# Spaces between columns, the most readable first.
+# Spaces between columns, tried in this order.
 _GAPS = (3, 2, 1)
-# Left and right of all columns.
+# Columns for the left and right edge together.
 _EDGES = 2
-# A name that is shortened keeps as much.
+# The width that a column of `may_shorten` keeps at least.
 _LEAST_NAME = 8
 
 
@@ -25,9 +25,10 @@ def drawn(
     title: str | None = None,
     may_shorten: Sequence[str] | None = None,
 ) -> str:
-    """Return a table for so many columns of a terminal; where it cannot fit, a line a cell.
+    """Return a table of at most `width` terminal columns; if it cannot fit, one line for each cell.
 
-    Only columns of `may_shorten` are shortened, if there are any; without, all wrap between words.
+    With `may_shorten`, cells in these columns are cut with "…", and no others. Without it (None),
+    all columns wrap between words. Columns whose cells are all empty are left out.
     """
     kept = []
     for index in range(len(columns)):
@@ -44,7 +45,7 @@ def drawn(
 
     for gap in _GAPS:
         room = width - _EDGES - gap * (len(names) - 1)
-        # Columns that wrap anyway keep the widest gap.
+        # A table that has to wrap or be cut uses a smaller gap than the widest.
         if sum(natural) <= room or (gap < _GAPS[0] and sum(least) <= room):
             widths = _shrunk(natural, least, room)
             if may_shorten is not None:
@@ -76,7 +77,10 @@ def _least(name: str, cells: Sequence[str], may_shorten: Sequence[str] | None) -
 
 
 def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return widths that fit: the widest column that can give a column does, again and again."""
+    """Return widths whose sum is at most `room`.
+
+    One by one, terminal columns are taken from the widest cell column that is above its least.
+    """
     widths = list(natural)
     while sum(widths) > room:
         givers = [index for index in range(len(widths)) if widths[index] > least[index]]
@@ -99,7 +103,7 @@ def _as_table(
 
 
 def _wrapped(cell: str, width: int) -> list[str]:
-    """Return a cell as lines of at most so many columns, broken between words."""
+    """Return a cell as lines of at most `width` columns, broken between words."""
     lines: list[str] = []
     for paragraph in cell.splitlines():
         if cell_len(paragraph) <= width:
@@ -126,7 +130,7 @@ def _shortened(cell: str, width: int) -> str:
 
 
 def _as_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a line a cell, with a line of nothing between rows."""
+    """Yield one line for each cell, with its column's name, and an empty line between rows."""
     widest = max(map(cell_len, names), default=0)
     for number, row in enumerate(rows):
         if number:

@@ -1,4 +1,4 @@
-"""The nodes of a cluster against the tasks of a job: a job that can never start is not sent."""
+"""Compare a job's tasks with the cluster's nodes: a job that can never start is not sent."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def refuse_what_never_fits(
 ) -> None:
     """Raise RequestError if a task can never start on this cluster.
 
-    Autoscaled groups count with all their nodes. A cluster that Trainyard did not make promises
-    nothing: there, Ray's nodes of this moment count, as in the smoke test.
+    Autoscaled groups count at their largest size. For a cluster that Trainyard did not make, Ray's
+    present nodes count, unless `skip_smoke`. Nothing is checked while a node is known to be down.
     """
     if endpoint.down or (endpoint.expected is None and skip_smoke):
         return
@@ -44,9 +44,9 @@ def refuse_what_never_fits(
 
 
 def _places(tasks: Sequence[Task], endpoint: Endpoint, ray: RayApi) -> list[Node]:
-    """Return the nodes that tasks may get: the file's, unless a task names one by another name.
+    """Return the nodes that tasks may get: those of the cluster file, or Ray's present nodes.
 
-    Names of hosts, addresses and ids are known of Ray's nodes of this moment alone.
+    A task may name its node by host name, address or id: only Ray's present nodes have those.
     """
     named = {task.node_name for task in tasks if task.node_name}
     if endpoint.expected is None:

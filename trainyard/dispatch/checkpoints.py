@@ -1,4 +1,4 @@
-"""Checkpoints at home: which come by themselves, are too large, or ended with the head."""
+"""Which checkpoints of a run come by themselves, are too large, or were lost with the head."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Archive:
 
 
 def which(job: JobSpec) -> Which:
-    """Return which checkpoints of a job's runs come home by themselves."""
+    """Return which checkpoints are fetched without a command: all by default, a sweep's best."""
     if job.checkpoints is False:
         return "none"
     if job.checkpoints is None and job.tune:
@@ -40,7 +40,7 @@ def which(job: JobSpec) -> Which:
 
 
 def is_here(run: RunDirectory, task: Task) -> bool:
-    """Say whether a task's last checkpoint is here, or there is none."""
+    """Say whether a task's last checkpoint is here; also True for a task without a checkpoint."""
     if task.checkpoint is None:
         return True
     return bool(store.fetched(run.checkpoint(task.name)) == task.checkpoint.seq)
@@ -58,8 +58,7 @@ def size_of(task: Task) -> int:
 def archive_of(task: Task) -> Archive:
     """Return the archive of a task's last checkpoint.
 
-    The next checkpoint of a task that still runs replaces it: without size and hash, nothing is
-    compared then.
+    A running task may replace its checkpoint at any time: size and hash would not match.
     """
     file = names.checkpoint_archive(task.name)
     kept = task.checkpoint
@@ -74,17 +73,20 @@ def elsewhere(run: RunDirectory, state: RunState) -> list[Task]:
 
 
 def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the tasks (of these) that have ended, and whose checkpoint is still to come home."""
+    """Return the ended tasks (among these) whose checkpoint should be here, and is not.
+
+    Checkpoints above the job's outputs_limit are left out.
+    """
     wanted = _wanted(run, state, among)
     if not wanted:
-        # The record names every task: it is read only where there is something to compare.
+        # `_limit` reads the record, which may name thousands of tasks: avoided if not needed.
         return []
     limit = _limit(run)
     return [task for task in wanted if _fits(run, task, limit)]
 
 
 def too_large(run: RunDirectory, state: RunState) -> str:
-    """Say which checkpoints exceed the job's outputs_limit, and which command fetches them."""
+    """Return a remark about checkpoints above the job's outputs_limit; "" if there are none."""
     limit = _limit(run)
     left = [task for task in _wanted(run, state) if not _fits(run, task, limit)]
     if not left:
@@ -99,7 +101,7 @@ def listed(tasks: Sequence[Task]) -> str:
 
 
 def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.datetime) -> None:
-    """Record that these checkpoints ended with the head, if the run's directory is writable."""
+    """Record that these checkpoints were lost with the head; an unwritable directory is ignored."""
     loss = {
         "at": now.isoformat(timespec="seconds"),
         "checkpoints": {task.name: size_of(task) for task in tasks},
@@ -109,7 +111,7 @@ def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.dateti
 
 
 def loss_of(run: RunDirectory) -> datetime.datetime | None:
-    """Return when checkpoints of a run ended with the head; None if that is not known."""
+    """Return when checkpoints of a run were lost with the head; None if that is not recorded."""
     try:
         loss = json.loads(run.left_behind.read_text(encoding="utf-8"))
         return datetime.datetime.fromisoformat(loss["at"])
@@ -123,7 +125,7 @@ def _limit(run: RunDirectory) -> int:
 
 
 def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the tasks that have ended, and whose checkpoint, of any size, is still wanted here."""
+    """Return the ended tasks whose checkpoint, of any size, should be fetched without a command."""
     tasks = state.tasks.values() if among is None else among
     missing = [task for task in tasks if task.state in ENDED and not is_here(run, task)]
     if not missing:
@@ -132,7 +134,7 @@ def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = N
     which = store.described(run).get("checkpoints")
     if which == "all":
         return missing
-    # While the sweep runs, another one may become the best.
+    # Only after the sweep: before, another trial may become the best.
     if which == "best" and state.sweep and state.ended and state.sweep.best:
         best = state.sweep.best
         return [task for task in missing if task.name in best.tasks]
@@ -140,6 +142,7 @@ def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = N
 
 
 def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
+    """Say whether a task's checkpoint and outputs together have at most `limit` bytes."""
     size = size_of(task)
     # The archives are at least what the task left: only where they are too large, its files are
     # looked at.

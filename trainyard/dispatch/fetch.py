@@ -1,4 +1,4 @@
-"""Bring home what tasks left, also while they run: in archives, each checked by its sha256."""
+"""Fetch outputs and checkpoints of tasks in archives, checked by sha256, also during the run."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Note = Callable[[str], None]
 
 
 class Fetcher:
-    """Fetches in the background while a run is followed.
+    """Fetches in background threads while a run is followed.
 
-    Two archives at once, those of one task in order. Checkpoints come one by one, next to outputs:
-    outputs never wait for them.
+    Two threads fetch outputs, the archives of one task in order. A third one fetches checkpoints,
+    one by one: outputs never wait for checkpoints.
     """
 
     def __init__(self, ray: RayApi, run: RunDirectory, *, note: Note) -> None:
@@ -59,19 +59,25 @@ class Fetcher:
     def fetch_checkpoints(
         self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None
     ) -> None:
-        """Fetch the checkpoints (of these tasks) that should come home by themselves."""
+        """Begin to fetch the checkpoints that come by themselves; with `among`, of these tasks."""
         for task in checkpoints.due(self._run, state, among=among):
             self._checkpoints.submit(self._bring_checkpoint, node_id, task)
 
     def wait(self) -> tuple[OutsideError, ...]:
-        """Wait until no fetch of outputs is in flight; return the errors."""
+        """Wait until no fetch of outputs is in flight; return errors of outputs still missing.
+
+        No outputs can be fetched after this.
+        """
         self._pool.shutdown(wait=True)
-        # An archive that failed may have been replaced meanwhile by one that is here.
+        # A later archive of the same task, which replaces the failed one, may have been fetched.
         failed = self._failed.values()
         return tuple(error for task, error in failed if missing_archives(self._run, task))
 
     def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
-        """Wait until no fetch of a checkpoint is in flight; return the errors."""
+        """Wait until no fetch of a checkpoint is in flight; return errors of those still missing.
+
+        No checkpoint can be fetched after this.
+        """
         self._checkpoints.shutdown(wait=True)
         failed = self._without_checkpoint.values()
         return tuple(error for task, error in failed if not checkpoints.is_here(self._run, task))
@@ -86,7 +92,7 @@ class Fetcher:
                 self._fetch(node_id, task.name, archive)
         except OutsideError as error:
             self._failed[task.name] = (task, error)
-        except Exception as error:  # it costs this task's outputs, and is said at the end
+        except Exception as error:  # of this task only: `wait` returns the error
             what = f"outputs of {task.name} could not be stored: {error}"
             self._failed[task.name] = (task, OutsideError(what))
 
@@ -95,7 +101,7 @@ class Fetcher:
             fetch_checkpoint(self._ray, self._run, node_id, task, note=self._note)
         except OutsideError as error:
             self._without_checkpoint[task.name] = (task, error)
-        except Exception as error:  # it costs this checkpoint, and is said at the end
+        except Exception as error:  # of this task only: `wait_for_checkpoints` returns the error
             what = f"the checkpoint of {task.name} could not be stored: {error}"
             self._without_checkpoint[task.name] = (task, OutsideError(what))
 
@@ -113,9 +119,11 @@ def missing_archives(run: RunDirectory, task: Task) -> list[OutputsKept]:
 def apply_archive(
     ray: RayApi, run: RunDirectory, node_id: str, task: str, kept: OutputsKept
 ) -> list[LeftOut]:
-    """Bring a task's outputs here from one archive to the next; return what could not be written.
+    """Apply one archive to a task's outputs here, unless it was applied before.
 
-    Raises OutsideError when it cannot be had, or is not what the runner wrote.
+    A `whole` archive replaces the outputs; any other has the changes since the archive before.
+    Returns the files that could not be written. Raises OutsideError if the archive cannot be
+    fetched, or is damaged.
     """
     place = run.outputs(task)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -146,9 +154,9 @@ def apply_archive(
 def fetch_checkpoint(
     ray: RayApi, run: RunDirectory, node_id: str, task: Task, *, note: Note
 ) -> None:
-    """Bring a task's last checkpoint here, unless it is; one that came before moves aside.
+    """Fetch a task's last checkpoint unless it is here; an older one here is kept aside.
 
-    Raises OutsideError when it cannot be had, or is not what the runner wrote.
+    Raises OutsideError if the checkpoint cannot be fetched, or is damaged.
     """
     if task.checkpoint is None:
         return
@@ -158,7 +166,7 @@ def fetch_checkpoint(
     place.parent.mkdir(parents=True, exist_ok=True)
 
     with store.number_file(place).open("a", encoding="utf-8") as number:
-        fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may bring the same home
+        fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may fetch the same one
         if checkpoints.is_here(run, task):
             return
 
@@ -178,9 +186,9 @@ def fetch_checkpoint(
 def fetch_fresh(
     ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, target: Path
 ) -> list[LeftOut]:
-    """Fetch one archive into a directory that does not exist yet; return what could not be written.
+    """Fetch one archive into a new directory; return the files that could not be written.
 
-    Raises OutsideError when it cannot be had, or is not what the runner wrote.
+    Raises OutsideError if the archive cannot be fetched, or is damaged.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with _spooled(ray, run, node_id, archive, at=target) as spool:
@@ -188,7 +196,10 @@ def fetch_fresh(
 
 
 def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
-    """Replace a directory by the content of an archive, at once."""
+    """Replace `target` by the content of an archive, unpacked first into a directory next to it.
+
+    An error while unpacking leaves `target` unchanged.
+    """
     part = Path(tempfile.mkdtemp(prefix=f".{beside.name[:40]}.", dir=beside.parent))
     try:
         left_out = unpack(_pieces(spool), part)

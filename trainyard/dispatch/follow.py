@@ -1,7 +1,7 @@
 """Follow a run to its end: show its stream, fetch outputs, notice a dead runner or cluster.
 
-The run's own last event says that it ended; Ray's job status, up to a second later, is only asked
-to notice a dead runner, and any answer at all to notice a dead cluster.
+The last event of a run says that it ended. Ray's job status, which changes up to a second later, is
+only polled to notice that the runner died, or that the cluster no longer answers.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from trainyard.results.state import RunState
 from trainyard.seams.ray_api import NotRayError, RayApi, RefusedError
 from trainyard.seams.ray_types import Job
 
-# Without any answer for so long, the cluster is given up (design: a clear error within 30 s).
+# Seconds without any answer after which the cluster counts as lost (design: a clear error within
+# 30 s).
 GIVE_UP_AFTER = 20.0
-# While something on the way there does not answer, a cluster may be well: an API server that is
-# updated, for example.
+# Seconds that count in addition while a system between here and the cluster is down, such as an API
+# server that is updated: the cluster itself may be healthy.
 OUT_OF_REACH_SECONDS = 180.0
 ASK_EVERY = 2.0
-# Ray may notice a runner's end before its last lines can be read.
+# Seconds. Ray may report the runner's end before the runner's last lines can be read.
 SETTLED_AFTER = 0.5
-# A run that Ray has not placed on a node by then has nothing to show.
+# Seconds to wait, with `catch_up`, for Ray to place the run on a node; before, there is no stream.
 CAUGHT_UP_WITHIN = 2.0
-# A runner says its first word after some seconds; where a node's image is pulled, or workers start
-# slowly, later.
+# Seconds before the user is told that the runner has not begun. A runner begins after some seconds,
+# later if an image is pulled or workers start slowly.
 BEGINS_WITHIN = 30.0
-# A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the
-# news.
+# Seconds for a run to stop: the runner's grace period, Ray's SIGKILL, and the delay of the last
+# event.
 STOP_WITHIN = 25.0
 
 LOG_HINT = (
@@ -54,38 +55,39 @@ Ending = Literal["ended", "left", "not-stopped"]
 
 
 class Screen:
-    """Shows a user the events of a run; this one shows notes at most."""
+    """Shows a run to a user; this base class shows only notes, if `note` is given."""
 
     def __init__(self, *, note: Callable[[str], None] = lambda text: None) -> None:
         self._note = note
 
     def output(self, task: str, text: bytes) -> None:
-        """Show what a task printed."""
+        """Show a piece of a task's output, which may end in the middle of a line."""
 
     def event(self, event: Event, state: RunState) -> None:
-        """Show what happened; `state` has taken it in."""
+        """Show an event; `state` is the run's state after it."""
 
     def tick(self, state: RunState) -> None:
-        """Show that time passed."""
+        """Update what depends on the time; called several times a second."""
 
     def note(self, text: str) -> None:
-        """Show something worth a line that is not part of the run."""
+        """Show a line about the run that is no event of it."""
         self._note(text)
 
     def erase(self) -> None:
-        """Take away what is redrawn in its place: something else is printed next."""
+        """Erase a progress bar, because other code prints next."""
 
     def close(self) -> None:
-        """Show that this was all."""
+        """End the display: nothing else is shown of this run."""
 
 
 @dataclass
 class Follower:
-    """One following of one run, with everything that it needs.
+    """Follows one run: records its events in `journal`, updates `state`, and shows them.
 
-    `fetcher` is None where outputs stay where they are. `interrupted` says whether the user wants
-    to be let go (Ctrl-C, SIGTERM), which may mean to stop the run or only to leave it. `catch_up`:
-    only take in what there is by now, and wait for nothing. `is_in_reach` is as in Endpoint.
+    `fetcher` is None if outputs are not to be fetched. `interrupted` says whether the user pressed
+    Ctrl-C (or sent SIGTERM), which stops the run with `stop_on_interruption`, and else only stops
+    following it. With `catch_up`, only the events written so far are read. `is_in_reach` is as in
+    Endpoint.
     """
 
     ray: RayApi
@@ -111,7 +113,11 @@ class Follower:
         self._noted_that_nothing_began = False
 
     def follow(self) -> Ending:
-        """Return when the run ended, or the user left. Raises OutsideError for a lost cluster."""
+        """Follow until the run has ended, or the user stops following.
+
+        Returns "not-stopped" if an interrupted run did not stop within STOP_WITHIN seconds. Raises
+        OutsideError if the cluster is lost, with `catch_up` as soon as one request fails.
+        """
         try:
             return self._loop()
         finally:
@@ -143,7 +149,7 @@ class Follower:
 
     def _caught_up(self) -> bool:
         if self._ended_at:
-            # The runner is gone: that it has ended is known once all that it wrote is here.
+            # The runner is gone: `_runner_gone` ends the run once all that it wrote is here.
             return False
         if self._reader is None:
             return time.monotonic() > self._began + CAUGHT_UP_WITHIN
@@ -175,7 +181,7 @@ class Follower:
             fetcher.fetch_checkpoints(node_id, self.state, among=[task])
 
     def _ask(self) -> None:
-        """Ask Ray for the job: does it answer, where is the stream, is the runner alive."""
+        """Ask Ray for the run's job, and act on it: open its stream, or notice a dead runner."""
         self._asked = time.monotonic()
         try:
             job = self.ray.job(self.state.run)
@@ -209,7 +215,7 @@ class Follower:
         if self._reader:
             last = max(last, self._reader.last_contact)
         if not self.is_in_reach():
-            # While the way there is closed, it is unknown whether the cluster itself is silent.
+            # A system on the way is down: whether the cluster itself answers is unknown.
             self._out_of_reach = min(time.monotonic(), last + OUT_OF_REACH_SECONDS)
 
         if time.monotonic() > max(last, self._out_of_reach) + GIVE_UP_AFTER:
@@ -238,23 +244,23 @@ class Follower:
         )
 
     def _runner_gone(self, job: Job | None) -> None:
-        """End the run in its place, once everything that its runner wrote is here."""
+        """Record the end of a run whose runner died, once all that the runner wrote is read."""
         now = time.monotonic()
         self._ended_at = self._ended_at or now
         reader = self._reader
         settled = reader is None or reader.has_read_all_of(self._ended_at + SETTLED_AFTER)
 
         if reader and reader.problem:
-            # The node that holds the stream may have gone with the runner.
+            # The stream cannot be read: its node may be lost, together with the runner.
             settled = now > self._ended_at + GIVE_UP_AFTER / 2
 
         if not settled:
-            # Ask again soon: everything hangs on this now.
+            # Ask again in 0.3 s instead of ASK_EVERY: the user only waits for this.
             self._asked = now - ASK_EVERY + 0.3
             return
 
         stopped = job is not None and job.status == "STOPPED"
-        # It may have ended hours ago: when Ray noticed, or soon after its last event.
+        # The run may have ended hours ago: at the time that Ray has, else near its last event.
         ended = (job.end if job else None) or self.state.last_contact or time.time()
         began = self.state.started or ended
         hint = LOG_HINT if job else REPLACED_HINT
@@ -278,7 +284,7 @@ class Follower:
 
 def _end_reason(job: Job | None, checkpoints_at: str | None) -> str:
     if job is None:
-        # Ray keeps its list of jobs in the head's memory.
+        # Ray keeps its list of jobs in the head's memory: a missing job means another head.
         replaced = "the cluster's head or the whole cluster was replaced: the run is lost"
         if checkpoints_at is None:
             return f"{replaced}, and checkpoints that are not here were on the head"
@@ -289,7 +295,7 @@ def _end_reason(job: Job | None, checkpoints_at: str | None) -> str:
     else:
         code = f", exit code {job.exit_code}"
 
-    # Ray puts the end of the log into its message, with the whole text of the runner's bootstrap.
+    # Ray appends the end of the log to its message, with the whole text of the runner's bootstrap.
     message = _first_line(job).split(", last available logs")[0]
     return f"the runner died (Ray says {job.status}{code}: {message[:300]})"
 
@@ -300,10 +306,10 @@ def _first_line(job: Job) -> str:
 
 
 class Interrupts:
-    """Turns the first signal into `asked`; another one raises KeyboardInterrupt.
+    """Catches Ctrl-C and SIGTERM: the first only sets `asked`, the second raises KeyboardInterrupt.
 
-    Until `hold` is called, the first one raises it too: nothing has been started then that could be
-    left behind.
+    Until `hold` is called, the first signal raises KeyboardInterrupt as well: nothing has been
+    started that would have to be stopped.
     """
 
     def __init__(self, *, held: bool = False) -> None:
@@ -318,7 +324,7 @@ class Interrupts:
         self._held = True
 
     def __enter__(self) -> Interrupts:
-        # Python handles signals in the main thread alone.
+        # Python allows signal handlers only in the main thread: elsewhere nothing is caught.
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._came) for number in _SIGNALS}
         return self

@@ -1,10 +1,10 @@
 """Which files of a job directory are left out, and by which ignore file.
 
-The meaning is git's: .gitignore of every directory, deeper ones first, the last matching pattern of
-a file wins, `!` brings back, and nothing below an ignored directory can be brought back.
-`.rayignore` is read the same way and beats the .gitignore next to it. The .gitignore files above the
-job, up to the root of the repository, count too, but not for the jobs that Trainyard brings: they
-may be installed below a repository that means others.
+The rules are git's. The .gitignore of a deeper directory comes first. Within one file, the last
+matching pattern wins, and `!` includes a path again, but nothing below an ignored directory.
+`.rayignore` is read the same way and beats the .gitignore next to it. The .gitignore files above
+the job's directory count too, up to the root of the repository. They do not count for jobs that
+Trainyard ships, which may be installed inside an unrelated repository.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainyard.paths import PAYLOAD
 
 IGNORE_FILES = (".rayignore", ".gitignore")
 
-# They are useless on a cluster; a `!` line in an ignore file brings one back.
+# Left out of every job: useless on a cluster. A `!` line in an ignore file includes one again.
 ALWAYS = GitIgnoreSpec.from_lines(
     [
         ".git",
@@ -37,18 +37,21 @@ ALWAYS = GitIgnoreSpec.from_lines(
 
 @dataclass(frozen=True)
 class Rules:
-    """One ignore file: paths are matched relative to its directory."""
+    """The patterns of one ignore file, which match paths relative to `directory`.
+
+    `source` is the file's name as users see it.
+    """
 
     source: str
     directory: Path
     spec: GitIgnoreSpec
 
     def verdict(self, path: Path, *, is_directory: bool) -> bool | None:
-        """Return whether the last pattern for this very path leaves it out; None if none matches.
+        """Say whether the last pattern that matches this path ignores it; None if none matches.
 
-        pathspec's own verdict lets patterns that match a parent directory beat later ones for the
-        file itself. Git judges the parents first, as `package` does; a pattern that matched a
-        parent (pathspec marks its "/" as group ps_d) is therefore not for this path.
+        Patterns that match only a parent directory do not count: the caller, like git, has checked
+        the parents before. pathspec's own verdict counts them, and lets them beat later patterns
+        for the file itself. Its match has a group ps_d, the "/" after a matched directory.
         """
         name = path.relative_to(self.directory).as_posix() + ("/" if is_directory else "")
         for pattern in reversed(tuple(self.spec.patterns)):
@@ -62,7 +65,10 @@ class Rules:
 
 
 def source_of(path: Path, rules: Sequence[Rules], *, is_directory: bool) -> str | None:
-    """Return the ignore file that leaves the path out (strongest rules first), None if sent."""
+    """Return the name of the ignore file that leaves out the path; None if it is sent.
+
+    `rules` begin with the strongest; parent directories must have been checked before.
+    """
     for file in rules:
         leaves_out = file.verdict(path, is_directory=is_directory)
         if leaves_out:
@@ -73,19 +79,19 @@ def source_of(path: Path, rules: Sequence[Rules], *, is_directory: bool) -> str 
 
 
 def rules_for(root: Path) -> tuple[Rules, ...]:
-    """Return the rules that hold at the top of a job directory, the strongest first."""
+    """Return the rules for the top of a job directory, the strongest first."""
     above: list[Rules] = []
     parents = [] if root.is_relative_to(PAYLOAD) else _parents_in_repository(root)
     for parent in parents:
         for rules in rules_of(parent, root=root, names=(".gitignore",)):
-            # Rules that ignore the whole job directory do not count: it is dispatched all the same.
+            # Rules that ignore the whole job directory do not count: the user dispatches it anyway.
             if not rules.spec.match_file(f"{root.relative_to(parent).as_posix()}/"):
                 above.append(rules)
     return (*rules_of(root, root=root), *above, Rules("always", root, ALWAYS))
 
 
 def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES) -> list[Rules]:
-    """Return the rules of the ignore files of one directory."""
+    """Return the rules of the ignore files in one directory, the strongest first."""
     rules = []
     for name in names:
         file = directory / name
@@ -101,7 +107,10 @@ def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES
 
 
 def _parents_in_repository(root: Path) -> list[Path]:
-    """Return the directories above, nearest first, up to the root of the repository, if any."""
+    """Return the directories above `root` up to the root of its repository, nearest first.
+
+    Empty outside of a repository.
+    """
     parents = [root, *root.parents]
     for index, parent in enumerate(parents):
         if (parent / ".git").exists():

@@ -1,4 +1,4 @@
-"""Schola's commands that are known to fail as a task, or to lose their outputs: refused early."""
+"""Find commands of Schola that fail as a task, or lose their outputs, before a job is sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from trainyard.errors import Problem
 
-# By the library that trains: its command, its module, its file.
+# By library that trains: the command, module and file of Schola's interactive entry point.
 _INTERACTIVE = {
     "rllib": re.compile(
         r"^(?:.*/)?schola-rllib$|^schola\.scripts\.ray\.launch$|^(?:.*/)?schola/scripts/ray/launch\.py$"
@@ -41,12 +41,12 @@ _RELATIVE = (
 _CHECKPOINTS = ", or leave it out: schola-train writes to $TRAINYARD_OUTPUT, which comes back"
 
 _NEWER = "an image with a newer Schola trains by that one's words: [env, schola-train, ...]"
-# Behind the flags of Schola 1.1 and newer; 1.0.0 trains PPO.
+# Schola 1.1 and newer take an algorithm after the flags; 1.0.0 trains only PPO.
 _ALGORITHMS = ("PPO", "APPO", "IMPALA", "SAC")
 _SHELLS = ("bash", "sh", "dash", "zsh")
 
-# Schola 1.0.0, schola/scripts/ray/launch.py; `check` and `num-env-runners` are schola-train's own
-# (images/schola).
+# Flags of Schola 1.0.0 (schola/scripts/ray/launch.py); `check` and `num-env-runners` are added by
+# our schola-train (images/schola).
 _SWITCHES = (
     "enable-checkpoints save-final-policy export-onnx launch-unreal headless disable-script check"
 )
@@ -74,7 +74,7 @@ class _Launcher(argparse.ArgumentParser):
 
 
 def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-    """Yield all that is wrong with tasks' commands, each once, with the first task at fault."""
+    """Yield each mistake in the commands of tasks once, with the first task that has it."""
     first_task: dict[str, str] = {}
     for task, command in commands.items():
         for part in (command, *_in_shell(command)):
@@ -86,7 +86,10 @@ def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
 
 
 def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the commands of the line that a shell is told to run, as far as it can be parsed."""
+    """Yield the commands in the line of `sh -c LINE`, without assignments and `exec` before them.
+
+    The line is read up to the first quotation that does not end; other commands yield nothing.
+    """
     flags = [index for index, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)]
     if Path(command[0]).name not in _SHELLS or not flags or flags[0] + 1 == len(command):
         return
@@ -105,7 +108,7 @@ def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
             elif found or not re.match(r"[A-Za-z_][A-Za-z0-9_]*=|exec$", word):
                 found.append(word)
     except ValueError:
-        # A quotation that does not end: the shell says so.
+        # A quotation does not end: the shell itself will report it.
         return
 
 
@@ -130,7 +133,7 @@ def _wrong_for_launcher(command: Sequence[str]) -> Iterator[str]:
 
     for name, else_ in (("checkpoint-dir", _CHECKPOINTS), ("resume-from", "")):
         path = getattr(given, name.replace("-", "_"))
-        # A search fills in a path that begins with a brace.
+        # A path like {params.x}, which a sweep fills in, may become absolute.
         if path and not path.startswith(("/", "{")):
             yield _RELATIVE.format(name, else_)
 

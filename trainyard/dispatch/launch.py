@@ -1,4 +1,4 @@
-"""Dispatch a job: send what the cluster lacks, record the run, start one Ray job, follow it."""
+"""Dispatch a job: upload missing packages, record the run, submit one Ray job, follow it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from trainyard.steps import YES, Answer, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted
 
-# Ray's answer for some seconds after a cluster came up; nothing was started then.
+# Ray's answer for some seconds after a cluster came up. The job was not started: submit it again.
 _NOT_YET = "No available agent to submit job"
 _SUBMIT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The command that asked for a run, the place of its results, the choice of its smoke test."""
+    """How a run was asked for: directory for results, command line, --skip-smoke."""
 
     results: Path
     command: Sequence[str]
@@ -58,9 +58,11 @@ def dispatch(
     progress: Progress,
     screen: Screen,
 ) -> RunStatus:
-    """Send a job, follow it and bring its results home.
+    """Send a job and begin its run; with `wait`, follow it and fetch its results.
 
-    The first interruption stops the run and waits for its end; the second one leaves at once.
+    While it is followed, a first interruption stops the run and waits for its end; a second one
+    raises InterruptedRunError at once. A failed or interrupted run is no exception: the result has
+    the error.
     """
     _refuse_without_packages(prepared, endpoint)
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
@@ -86,7 +88,7 @@ def dispatch(
                     ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True
                 )
         except KeyboardInterrupt:
-            # The first interruption may not have come as far as Ray.
+            # The first interruption may not have reached Ray.
             with suppress(OutsideError):
                 ray.stop(run.name)
             what = "left at once; the run was told to stop and may still be ending"
@@ -104,7 +106,7 @@ def dispatch(
 
 
 def interrupted(status: RunStatus) -> RunStatus:
-    """Return an interrupted run with the error that says how it ended, perhaps just before."""
+    """Return the status with the error for an interrupted run, which may still have succeeded."""
     name = status.run.name
     state = status.state
     if not state.ended:
@@ -120,16 +122,16 @@ def interrupted(status: RunStatus) -> RunStatus:
     if state.state == "stopped" or (state.state == "failed" and not state.sweep):
         hint = f"Resume it: {state.resume_command}"
     elif state.state == "succeeded" and status.error:
-        # It is about outputs that did not come home.
+        # The error of a run that succeeded is about results that were not fetched.
         hint = status.error.hint
 
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
 
 
 def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
-    """Raise PrerequisiteError for a job that needs a package which the head is known to lack.
+    """Raise PrerequisiteError if the Python of the head lacks a package that the job needs.
 
-    Where the head cannot be asked beforehand, its gate says so, or Ray where it installs.
+    Some backends cannot ask the head (`Endpoint.lacking`): there, the run itself fails later.
     """
     sweep = prepared.job.tune
     missing = endpoint.lacking(space.packages(sweep.search)) if sweep else None
@@ -142,7 +144,7 @@ def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
 
     env = prepared.job.runtime_env
     installs = env.uv or env.pip or env.wheels
-    # An environment that uv made has no pip.
+    # Ray installs by pip, which an environment made by uv does not have.
     missing = endpoint.lacking(["pip"]) if installs else None
     if missing:
         raise PrerequisiteError(
@@ -164,10 +166,10 @@ def _start(
     progress: Progress,
     screen: Screen,
 ) -> RunDirectory:
-    """Send what the cluster lacks of a job, record the run and begin it.
+    """Upload the job's missing packages, record the run and begin it.
 
-    Until the record is made, Ctrl-C ends this at once; after `interrupts.hold()` it is only
-    remembered, for the code that follows the run.
+    Until the record is made, Ctrl-C raises KeyboardInterrupt. After `interrupts.hold()` it only
+    sets `interrupts.asked`, which the code that follows the run reads.
     """
     now = datetime.datetime.now().astimezone()
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
@@ -209,7 +211,7 @@ def _start(
             resume.link(prepared.resumed, run)
         begin(ray, name, plan_text, job=prepared.job.name, progress=progress)
     except Exception as error:
-        # An unreachable cluster may have begun the run: `train.logs` shows it.
+        # If the connection broke, the run may have begun: its record stays for `train.logs`.
         if not isinstance(error, UnreachableError):
             tree.remove(str(run.path))
         raise
@@ -226,9 +228,9 @@ def _packed(prepared: Prepared, screen: Screen) -> Package:
 
 
 def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progress) -> None:
-    """Submit a run whose packages are uploaded.
+    """Upload the runner, and submit a run whose other packages are uploaded.
 
-    Once this returns, the run needs this machine no more.
+    After this, the run no longer needs this machine.
     """
     runner = runner_package()
     start = Step(
@@ -266,7 +268,7 @@ def _packages(
     of_wheels: Package | None,
     py_modules: Sequence[Package | str],
 ) -> dict[str, Package]:
-    """Return the packages to send, by their names in the steps that users see."""
+    """Return the packages to upload, by their names in titles of steps."""
     packages = {"the job": package}
     if of_wheels:
         packages["wheels"] = of_wheels
@@ -279,7 +281,7 @@ def _packages(
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
     """Submit one Ray job that runs the plan; `runner` is the uploaded runner package."""
     plan_name = blob_name(plan)
-    # Commands that would end the run name its user.
+    # A command that would end the run, such as `cluster.down`, shows the run's user.
     user = f"{getpass.getuser()}@{platform.node()}"
     metadata = {"trainyard_run": run, "trainyard_job": job, "trainyard_by": user}
     ray.put_package(plan_name, plan)
@@ -295,8 +297,8 @@ def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> Non
                 variables=variables,
             )
         except UnreachableError:
-            # The answer was lost; the request may have arrived. Ray rejects a second one by its
-            # submission id.
+            # The request may have arrived although its answer was lost. It is not sent twice: Ray
+            # would reject the submission id.
             if ray.job(run):
                 return None
             raise

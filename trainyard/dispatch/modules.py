@@ -1,4 +1,4 @@
-"""Python modules that a job sends along for its tasks and their children: Ray's `py_modules`."""
+"""The Python modules that a job sends to be imported by its tasks: Ray's `py_modules`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REMOTE = "://"
 
 
 def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
-    """Yield a problem for each name that is no module here; addresses are Ray's to fetch."""
+    """Yield a problem for each name that is no module here; remote addresses are not checked."""
     for index, name in enumerate(names):
         path = directory / name
         where = f"runtime_env.py_modules.{index}"
@@ -27,10 +27,10 @@ def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
 
 
 def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
-    """Return for each name what Ray is given: an address as it is, or a package.
+    """Return for each name its package, or a remote address unchanged, which Ray itself fetches.
 
-    A package holds the module below its own name, as Ray packs them. Raises RequestError for one
-    that is too big.
+    A package has the module in a directory of the module's name, as Ray expects. Raises
+    RequestError for a module above PART_LIMIT bytes.
     """
     modules: list[str | Package] = []
     for name in names:

@@ -1,4 +1,4 @@
-"""A job directory as a zip that is named by its content: sent once, however often dispatched."""
+"""Pack a job directory into a zip named by a hash of its content, which is uploaded only once."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from trainyard.results import formats
 from trainyard.seams.ray_api import PACKAGE_LIMIT, PART_LIMIT
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-# The same content makes the same bytes on every machine and every day.
+# A fixed time for all entries: the same content gives the same bytes on every machine and day.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# Packing big files costs more time than sending them: they are mostly weights and data.
+# Bytes. Larger files are stored uncompressed: they are mostly weights and data, and to compress
+# them takes longer than to send them.
 _PACK_BELOW = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class SentFile:
-    """One file to send: its name in the job directory, its place here, its size in bytes, its mode.
+    """One file to send: its name in the job directory, its path here, and its size in bytes.
 
-    The mode keeps whether it can be executed, and whether only its owner may read it.
+    `mode` says only whether the file is executable, and whether only its owner may read it.
     """
 
     name: str
@@ -42,7 +43,7 @@ class SentFile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A file or a whole directory ("name/") that stays here, and why."""
+    """A file or a whole directory ("name/") that is not sent; `by` is the ignore file or reason."""
 
     name: str
     by: str
@@ -50,23 +51,27 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a job directory, sent or left out."""
+    """The files of a job directory: those to send, and those left out."""
 
     directory: Path
     files: tuple[SentFile, ...]
     left_out: tuple[LeftOut, ...]
-    # Names of directories that are sent with nothing in them.
+    # Directories that are sent although no file in them is.
     empty_directories: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
-        """Return how many bytes are sent at most, unpacked."""
+        """Return the size of the files in bytes, before compression."""
         return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True)
 class Package:
-    """A packed directory. `parts` are named by their own bytes; `name` stands for all of them."""
+    """A packed directory, cut into parts of PART_LIMIT bytes, which are uploaded one by one.
+
+    Each of `parts` is named by a hash of its bytes, `name` by a hash of all these names. `size` is
+    in bytes, packed.
+    """
 
     name: str
     parts: tuple[str, ...]
@@ -79,9 +84,10 @@ class Package:
 
 
 def listing(directory: Path) -> Listing:
-    """List what is sent and what is left out; reads ignore files, changes nothing.
+    """List the files of a directory to send and to leave out, by its ignore files.
 
-    Links are followed (a job may link to code it shares), but never round in circles.
+    Symbolic links are followed, since a job may link to shared code. A link to a directory above it
+    is left out.
     """
     root = directory.resolve()
     files = []
@@ -101,7 +107,7 @@ def listing(directory: Path) -> Listing:
 
 
 def sent_file(path: Path, name: str) -> SentFile:
-    """Return a file as it is sent under this name. Raises RequestError for a name not in UTF-8."""
+    """Return the entry for a file under this name. Raises RequestError for a name not in UTF-8."""
     found = path.stat()
     mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
     if not found.st_mode & _OTHERS:
@@ -123,14 +129,14 @@ def _utf_8(name: str) -> str:
 
 
 def pack(listed: Listing, *, prefix: str = "") -> Package:
-    """Zip the listed files.
+    """Zip the listed files, each under `prefix` + its name, into a temporary file.
 
-    The same content gives the same name, whatever the times and the order on disk. Raises
-    RequestError when a file cannot be read or the whole exceeds what Ray takes.
+    Times and order of the files on disk do not change the package's name. Raises RequestError if a
+    file cannot be read, or all exceed Ray's PACKAGE_LIMIT.
     """
     if listed.size >= PACKAGE_LIMIT:
         raise _too_big(listed)
-    archive = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the package, nameless
+    archive = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the package
     with zipfile.ZipFile(archive, "w") as bundle:
         for file in listed.files:
             _add(bundle, file, name=prefix + file.name)
@@ -143,12 +149,12 @@ def pack(listed: Listing, *, prefix: str = "") -> Package:
 
 
 def blob_name(content: bytes) -> str:
-    """Return the name under which Ray keeps these bytes."""
+    """Return the name under which Ray stores an upload of these bytes."""
     return f"_ray_pkg_{hashlib.sha256(content).hexdigest()[:40]}.zip"
 
 
 def runner_package() -> Package:
-    """Return the runner's modules; ignore files above (a project with its .venv) do not count."""
+    """Pack the runner's modules; ignore files do not count, as Trainyard may be in a .venv."""
     root = Path(trainyard_runner.__file__).parent
     sources = sorted(root.rglob("*.py"))
     files = [sent_file(path, path.relative_to(root).as_posix()) for path in sources]
@@ -158,7 +164,7 @@ def runner_package() -> Package:
 def _walk(
     directory: Path, root: Path, rules: Sequence[Rules], above: tuple[Path, ...]
 ) -> Iterator[SentFile | LeftOut | str]:
-    """Yield files, entries that are left out, and the names of directories that are sent empty."""
+    """Yield the files to send, the entries left out, and names of directories to send as empty."""
     for path in sorted(directory.iterdir()):
         is_directory = path.is_dir()
         name = path.relative_to(root).as_posix()

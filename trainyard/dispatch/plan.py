@@ -1,6 +1,6 @@
-"""A job that is ready to be sent: its files, the runner's plan, and the record that stays here.
+"""A job that is ready to be sent: its files, the runner's plan, and the record kept here.
 
-The record is enough to say a year later what ran, and to run it again.
+The record (run.json) says even a year later what ran, and is enough to run it again.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from trainyard.spec.secrets import typed_without_secrets
 from trainyard.versions import RUNNER_PROTOCOL
 from trainyard.wording import counted, named
 
-# How long a task has between SIGTERM and SIGKILL, in seconds. Ray gives the runner itself
-# RAY_JOB_STOP_WAIT_TIME_S.
+# Seconds between SIGTERM and SIGKILL for a task. For the runner itself, Ray's
+# RAY_JOB_STOP_WAIT_TIME_S counts.
 STOP_GRACE = 5
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job and the cluster it is meant for; nothing has been sent.
+    """A job and its cluster, checked, before anything is sent.
 
-    `files` and `wheels` are to be sent, apart because Ray itself has to find wheels; a wheel that
-    is a directory is the package that it is to be built of. `study` is the journal of the sweep
-    that this one continues, `former` its run; `resumed` is a run without `tune` that this one
-    resumes. `overrides` and `backend` are the flags of the job and of its cluster.
+    `files` and `wheels` are sent as separate packages, because Ray installs the wheels. A directory
+    among `wheels` is a Python package, of which a wheel will be built. `study` is the journal of
+    the sweep that this one continues, and `former` the run of that sweep. `resumed` is the former
+    run of a job without `tune`. `overrides` (`--set`) and `backend` are the flags as typed.
     """
 
     cluster: LoadedCluster
@@ -58,14 +58,14 @@ class Prepared:
 
 
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
-    """List what a job sends.
+    """List the tasks of a job and the files to send; nothing is built or sent.
 
-    Raises RequestError naming every extra file or wheel that is missing or in the way, and every
-    command that is known to fail as a task.
+    Raises RequestError with every extra file or wheel that is missing or has a name already in use,
+    and every command that is known to fail as a task.
     """
     found = listing(directory)
     tasks = expand(job)
-    # The tasks of a sweep do not exist yet, but their command does.
+    # A sweep's tasks are made during the run, but their command is known.
     if job.tune:
         commands = {"trial": job.command or ()}
     else:
@@ -86,7 +86,7 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
 
 
 def described(prepared: Prepared) -> Iterator[str]:
-    """Yield lines that say what is sent, its size, and what which ignore file leaves out."""
+    """Yield lines for users: the job, the size of what is sent, and files that are ignored."""
     yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {_extent(prepared)}"
     if prepared.resumed:
         yield prepared.resumed.described(len(prepared.tasks))
@@ -113,7 +113,7 @@ def build(
     py_modules: Sequence[str | Package] = (),
     skip_gate: bool = False,
 ) -> bytes:
-    """Return the plan as JSON; without a job it is a smoke test and nothing else."""
+    """Return the plan for the runner as JSON; without `prepared`, the run is only a smoke test."""
     nodes = None
     if endpoint.expected is not None:
         nodes = [asdict(node) for node in endpoint.expected]
@@ -156,7 +156,7 @@ def build(
 
 
 def _of_job(prepared: Prepared) -> dict[str, Any]:
-    """Return the keys of a plan that are about its job."""
+    """Return the keys of the plan that depend on its job."""
     job = prepared.job
     return {
         "job": job.name,
@@ -183,7 +183,7 @@ def record_of(
     command: Sequence[str],
     skip_smoke: bool,
 ) -> dict[str, Any]:
-    """Return run.json; `ray` is the version that answered."""
+    """Return the content of run.json; `ray` is the cluster's Ray version."""
     spec = prepared.cluster.spec
     return {
         "run": run,
@@ -225,7 +225,7 @@ def record_of(
 
 
 def _resumes(prepared: Prepared) -> dict[str, Any] | None:
-    """Return what run.json says of the run that this one resumes, if it does."""
+    """Return the entry of run.json about the run that this one resumes; None for a new run."""
     if prepared.former:
         return {"run": prepared.former, "skipped": [], "from_checkpoint": []}
     if prepared.resumed:
@@ -248,10 +248,10 @@ def _extent(prepared: Prepared) -> str:
 
 
 def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> Listing:
-    """Return the files of `runtime_env.files` that the listing lacks.
+    """Return the files of `runtime_env.files` that are not in the listing; add to `problems`.
 
-    A file of the job directory keeps its place (an ignore file left it out); any other is put at
-    the top of the job under its own last name.
+    A file below the job directory, which an ignore file left out, keeps its path. Any other file or
+    directory is put at the top of the job directory, under its own name.
     """
     taken = {file.name for file in found.files}
     tops = {name.split("/", 1)[0] for name in taken}
@@ -287,7 +287,7 @@ def _placed(path: Path, place: str) -> Listing:
         return Listing(path.parent, (sent_file(path, place),), ())
     found = listing(path)
     files = tuple(replace(file, name=f"{place}/{file.name}") for file in found.files)
-    # One that is empty itself is named, too.
+    # A directory without any file is sent as an empty directory.
     if files or found.empty_directories:
         names = [f"{place}/{name}" for name in found.empty_directories]
     else:
@@ -298,9 +298,9 @@ def _placed(path: Path, place: str) -> Listing:
 def _runtime_env(
     prepared: Prepared, wheels: Package | None, py_modules: Sequence[str | Package]
 ) -> dict[str, Any] | None:
-    """Return the job's runtime environment in Ray's form, or None if it asks for nothing.
+    """Return the job's runtime environment in Ray's form; None if the job file asks for nothing.
 
-    Wheels are found by Ray in its working directory: a package that holds nothing but them.
+    Ray finds wheels in its working directory: so `working_dir` is a package of the wheels only.
     """
     declared = prepared.job.runtime_env
     env: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Read a run's stream from the cluster: line by line, over lost connections, without a gap.
+"""Read a run's stream from the cluster line by line, without a gap, also after lost connections.
 
-Ray's log route knows no offset, but it can send the last lines of a file: enough when every line
-has a number.
+Ray's route for log files takes no offset, but it can send the last N lines of a file. Every line of
+the stream has a number, by which lines that were read before are dropped.
 """
 
 from __future__ import annotations
@@ -18,22 +18,28 @@ from trainyard_runner.wire import names, stream
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import FileMissingError, RayApi
 
-# Batches of lines that wait for the follower; a chunk is 64 KiB, so that this bounds the memory.
+# How many batches may wait for the follower. A batch comes from a chunk of 64 KiB: this bounds the
+# memory.
 _BATCHES = 64
-# How long to wait before the next question, in seconds: little while something comes, more and more
-# while not.
+# Seconds between two requests: _SOON after new lines, then longer and longer up to _LATE. After
+# _SILENCE without a byte, a request fails.
 _SOON = 0.1
 _LATE = 0.5
 _SILENCE = 15.0
-# So many lines are asked for again when few were new the last time; a wrong guess only costs one
-# more question.
+# The least number of last lines to ask for. If more lines are new, one more request reads the whole
+# segment.
 _FEW = 8
-# A segment ends after its last whole line.
+# In bytes: a segment ends with the whole line by which it reaches ROLL_AT.
 _LONGEST_SEGMENT = stream.ROLL_AT + stream.LONGEST_LINE
 
 
 class StreamReader:
-    """Reads in a thread; `lines` gives batches in order."""
+    """Polls the stream of a run in a thread of its own; `lines` returns the new lines in order.
+
+    A stream is a series of files, the segments, in the run's directory on its node; `segment` is
+    the number of the first to read. `problem` is the error of the last request, None if it
+    succeeded; `last_contact` is when the last bytes came (time.monotonic).
+    """
 
     def __init__(self, ray: RayApi, run: str, node_id: str, *, segment: int) -> None:
         self._ray = ray
@@ -41,22 +47,23 @@ class StreamReader:
         self._node_id = node_id
         self._segment = segment
         self._next = 0
-        # How many last lines of the segment hold all that is new; None: read it from its beginning.
+        # How many last lines of the segment probably include all new ones; None: read all of it.
         self._guess: int | None = None
         self._batches: queue.Queue[list[bytes]] = queue.Queue(_BATCHES)
         self._malformed: OutsideError | None = None
         self._stopped = threading.Event()
         self.problem: OutsideError | None = None
         self.last_contact = time.monotonic()
-        # When the last question was asked that was answered to the end of all there was.
+        # When the latest request was sent that reached the end of the stream (time.monotonic).
         self._all_read_at = 0.0
         self._thread = threading.Thread(target=self._read, name=f"stream of {run}", daemon=True)
         self._thread.start()
 
     def lines(self, *, wait: float) -> list[bytes]:
-        """Return the next batch of lines, or nothing if none came in time (in seconds).
+        """Return the next batch of lines; [] if none came within `wait` seconds.
 
-        Raises OutsideError when what came is no stream.
+        Raises OutsideError if the file is not the stream of a runner. A failed request raises
+        nothing: see `problem`.
         """
         try:
             return self._batches.get(timeout=wait)
@@ -66,6 +73,7 @@ class StreamReader:
             return []
 
     def has_read_all_of(self, moment: float) -> bool:
+        """Say whether all lines that were written before `moment` have been taken from `lines`."""
         return self._all_read_at > moment and self._batches.empty()
 
     def close(self) -> None:
@@ -89,7 +97,7 @@ class StreamReader:
                 )
                 return
             except RuntimeError:
-                # The follower has left, and closed the connection meanwhile.
+                # The follower has closed this reader and the connection: httpx raises RuntimeError.
                 if not self._stopped.is_set():
                     raise
                 return
@@ -100,7 +108,7 @@ class StreamReader:
                 continue
 
             if news and self._guess is None:
-                # The next segment was begun: there is more already.
+                # The segment is complete, or `_ask` stopped in it: read at once, without a pause.
                 continue
 
             self._all_read_at = asked
@@ -108,7 +116,7 @@ class StreamReader:
             self._stopped.wait(pause)
 
     def _ask(self) -> int:
-        """Hand out what is new in the current segment; return how many lines that were."""
+        """Queue the new lines of the current segment; return how many there were."""
         filename = f"{self._directory}/{names.segment(self._segment)}"
         guess = self._guess
         news = 0
@@ -117,7 +125,7 @@ class StreamReader:
             for lines in self._whole_lines(chunks):
                 first = _seq(lines[0])
                 if guess and first > self._next:
-                    # More came than was guessed: read the segment from its beginning, now.
+                    # More lines are new than were asked for: read the segment from its beginning.
                     self._guess = None
                     return self._ask()
 
@@ -131,6 +139,7 @@ class StreamReader:
         return news
 
     def _whole_lines(self, chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
+        """Yield the complete lines of each chunk; a last line without newline is left out."""
         rest = b""
         read = 0
         for chunk in chunks:
@@ -149,7 +158,10 @@ class StreamReader:
                 return
 
     def _hand_out(self, lines: list[bytes]) -> bool:
-        """Queue lines for the follower; return whether the segment ends with them."""
+        """Queue lines for the follower; return whether they end the segment.
+
+        Waits while the queue is full.
+        """
         while not self._stopped.is_set():
             with suppress(queue.Full):
                 self._batches.put(lines, timeout=0.5)
@@ -169,6 +181,6 @@ def _seq(line: bytes) -> int:
 
 
 def _ends_segment(line: bytes) -> bool:
-    # Most lines are output, and need not be parsed.
+    # The line that ends a segment is short. Most lines are output: they are not parsed.
     may_end = len(line) < 300 and b'"continues"' in line
     return may_end and json.loads(line).get("event") == "continues"

@@ -1,4 +1,4 @@
-"""A run that resumes another: what it skips, what its tasks begin with, and how that is sent."""
+"""Resume a run: the tasks to skip, and the checkpoints and outputs to send for the others."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ _ASK_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run that another one resumes: its directory here, and the runner's part of it."""
+    """The former run that a new run resumes: its directory here, and the `resume` of the plan."""
 
     run: RunDirectory
     plan: Resume
-    # Tasks whose last checkpoint is not here, and is on storage of the cluster: the head looks
-    # there itself.
+    # Tasks whose last checkpoint is on the cluster's storage and not here: the head reads it there.
     on_storage: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return what run.json says of it."""
+        """Return the entry of the new run's run.json about the former run."""
         with_checkpoint = [task.task for task in self.plan.inherited if task.checkpoint]
         for task in self.on_storage:
             if task not in with_checkpoint:
@@ -48,7 +47,7 @@ class Resumed:
         return asdict(self.plan)
 
     def described(self, tasks: int) -> str:
-        """Say what the new run skips, and where its tasks begin."""
+        """Return a line for users: how many of `tasks` are skipped, or begin from a checkpoint."""
         skipped = self.plan.skipped
         with_checkpoint = self.record()["from_checkpoint"]
         fresh = tasks - len(skipped) - len(with_checkpoint)
@@ -63,13 +62,16 @@ class Resumed:
 
 
 def inherited(run: RunDirectory, task: str, *, each_attempt: bool) -> Inherited:
-    """Return what a task left here, as far as the next run of it begins with it."""
+    """Say whether a task's checkpoint and outputs are here for the next run to begin with.
+
+    Outputs that each attempt has for itself (`each_attempt`) are not passed on.
+    """
     has_outputs = not each_attempt and _has_files(run.outputs(task))
     return Inherited(task, _has_files(run.checkpoint(task)), has_outputs)
 
 
 def link(resumed: Resumed, run: RunDirectory) -> None:
-    """Link the outputs and checkpoints that are here into a new run: its directory is whole."""
+    """Hard-link a former run's outputs and checkpoints here into the directory of the new run."""
     former = resumed.run
     for task in resumed.plan.skipped:
         _link(former.outputs(task), run.outputs(task))
@@ -81,12 +83,16 @@ def link(resumed: Resumed, run: RunDirectory) -> None:
             _link(former.checkpoint(task), run.checkpoint(task))
         if inherited.outputs:
             _link(former.outputs(task), run.outputs(task))
-            # The runner announces what it is sent as the first archive of the task: it is here.
+            # The runner announces the outputs sent to it as archive 1 of the task: not fetched.
             store.number_file(run.outputs(task)).write_text("1", encoding="utf-8")
 
 
 def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], bool]) -> Step:
-    """Return the step that sends what tasks begin with, while the run waits for it."""
+    """Return the step that uploads checkpoints and outputs for tasks, while the run waits for them.
+
+    The parts are uploaded at most AHEAD before the head takes them. An interruption, or the end of
+    the run, ends the upload without an error.
+    """
     directories = list(_directories(resumed))
     size = sum(outputs.data_bytes(archive.scan(str(path))[0]) for path in directories)
     sent: list[bool] = []
@@ -106,7 +112,7 @@ def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], b
 
 
 def _is_taken(ray: RayApi, run: str, number: int) -> bool:
-    """Wait until the head has taken a part; False if the run, which says why, has ended instead."""
+    """Wait until the head has taken a part; return False if the run has ended instead."""
     while ray.has_package(part_name(run, number)):
         job = ray.job(run)
         if job is None or job.ended:
@@ -116,7 +122,7 @@ def _is_taken(ray: RayApi, run: str, number: int) -> bool:
 
 
 def _directories(resumed: Resumed) -> Iterator[Path]:
-    """Yield what is sent, in the order in which the runner takes it."""
+    """Yield the directories to upload, in the order in which the runner takes them."""
     for inherited in resumed.plan.inherited:
         if inherited.checkpoint:
             yield resumed.run.checkpoint(inherited.task)

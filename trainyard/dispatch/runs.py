@@ -38,18 +38,18 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The state of a run, as far as it is known here.
+    """The state of a run, as far as it is recorded here.
 
-    `unsure` says why that may be stale: its cluster did not answer; or what is wrong with a
-    `broken` run, whose record is damaged. `error` is the error of a command that followed the run;
-    None if the run succeeded, or is still active.
+    `unsure` says why the state may be stale, such as a cluster that does not answer, or what is
+    damaged in the record of a `broken` run. `error` is the error for the command that followed the
+    run; None if the run succeeded, or is still active.
     """
 
     run: RunDirectory
     state: RunState
     unsure: str | None = None
     broken: bool = False
-    is_away: bool = True  # where it is unsure: its cluster does not answer
+    is_away: bool = True  # counts only with `unsure`: the reason is a cluster that does not answer
     error: TrainyardError | None = None
 
     def document(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Unfetched:
-    """Errors: why outputs of tasks, and why checkpoints, did not come home."""
+    """The errors of outputs and of checkpoints that could not be fetched."""
 
     outputs: tuple[OutsideError, ...] = ()
     checkpoints: tuple[OutsideError, ...] = ()
@@ -67,7 +67,7 @@ class Unfetched:
 
 ALL_HOME = Unfetched()
 
-# Where a run's cluster answers now; raises when there is none.
+# Returns the present endpoint of a run's cluster; raises TrainyardError if it does not run.
 Connect = Callable[[RunDirectory], Endpoint]
 
 
@@ -84,10 +84,11 @@ def follow(
     interrupted: Callable[[], bool] = lambda: True,
     stop: bool,
 ) -> RunStatus:
-    """Follow a run to its end, bring everything home, write the report.
+    """Follow a run to its end, fetch its results, and write the report.
 
-    Events that are recorded here are not read again. `stop`: an interruption stops the run. A lost
-    cluster is an outcome too, with the state known by then.
+    Events that are recorded here are not read again. With `stop`, an interruption stops the run;
+    without `interrupted`, that happens at once. If another command records the run, this one only
+    shows it. A lost cluster raises nothing: the result has the error and the last known state.
     """
     journal = Journal(run)
     state = states.load(run)
@@ -133,7 +134,10 @@ def follow(
 
 
 def status(run: RunDirectory, connect: Connect) -> RunStatus:
-    """Return the state of a run, asking its cluster if it has not ended by the record here."""
+    """Return the state of a run; its cluster is asked unless the record here has its end.
+
+    New events are recorded. A cluster that does not answer raises nothing: see `unsure`.
+    """
     state = states.load(run)
     if state.ended:
         return RunStatus(run, state)
@@ -149,7 +153,11 @@ def status(run: RunDirectory, connect: Connect) -> RunStatus:
 def logs(
     run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool = False
 ) -> RunStatus:
-    """Follow a run from where the last follower stopped; an interruption leaves the run alone."""
+    """Show a run's logs until it ends; an interruption does not stop the run.
+
+    Output that a user has seen here is not repeated, unless `everything`. An ended run is shown
+    from its record, and results that are missing here are fetched.
+    """
     state = states.load(run)
     if state.ended:
         replay(run, screen)
@@ -158,7 +166,7 @@ def logs(
         return fetch_so_far(run, connect, screen=screen)
 
     with Interrupts(held=True) as interrupts:
-        # From the first line on: Ctrl-C may come before the cluster has answered.
+        # Before the cluster is asked: Ctrl-C may come while it does not answer.
         if everything or not run.shown.exists():
             replay(run, screen)
         elif state.started:
@@ -171,6 +179,7 @@ def logs(
 
 
 def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
+    """Read a run's new events if its cluster answers, show its logs, and return at once."""
     now = status(run, connect)
     replay(run, screen)
     if now.unsure:
@@ -179,9 +188,9 @@ def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunSt
 
 
 def replay(run: RunDirectory, screen: Screen) -> None:
-    """Show what was recorded: events in order, an attempt's output where the attempt ended."""
+    """Show the record of a run: its events in order, each attempt's output at the attempt's end."""
     state = states.fresh(run)
-    # A dict for its order.
+    # A dict instead of a set, to keep the order in which attempts started.
     open_attempts: dict[tuple[str, int], None] = {}
     for event in recorded(run):
         if isinstance(event, AttemptStarted):
@@ -197,7 +206,10 @@ def replay(run: RunDirectory, screen: Screen) -> None:
 
 
 def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
-    """Stop a run and wait until it has ended."""
+    """Stop a run and wait until it has ended, at most STOP_WITHIN seconds; fetch its results.
+
+    A run that does not end in time is no exception: the result has the error.
+    """
     endpoint = connect(run)
     with ray_of(endpoint) as ray:
         now = follow(ray, run, endpoint, screen=screen, stop=True)
@@ -218,10 +230,11 @@ def fetch(
     checkpoints: bool = False,
     of: Collection[str] | None = None,
 ) -> RunStatus:
-    """Bring home the missing outputs; with `checkpoints`, the last checkpoints (of these tasks).
+    """Fetch a run's missing outputs, and the checkpoints that the job fetches by itself.
 
-    A checkpoint that is newer than the one fetched before takes its place, and the older one is
-    kept.
+    With `checkpoints`, the last checkpoint of every task is fetched, or only of the tasks `of`. A
+    newer checkpoint takes the place of a fetched one, which is kept under another name. If nothing
+    is missing, the cluster is not asked. Raises NotReadyError if the head that has them is gone.
     """
     state = status(run, connect).state
     if checkpoints:
@@ -232,7 +245,7 @@ def fetch(
         missing = [task for task in missing if task.name in of]
 
     if state.ended and not missing and _has_outputs(run, state):
-        # All of it is here: the cluster may be gone.
+        # Nothing is missing: the cluster is not needed, and may not exist any more.
         if checkpoints and of is None:
             screen.note(f"the checkpoints of run {run.name} are all here")
         if not run.report.exists():
@@ -253,13 +266,13 @@ def fetch(
 def _reached(
     run: RunDirectory, state: RunState, connect: Connect, missing: Sequence[Task]
 ) -> Iterator[RayApi]:
-    """Connect to the head that a run ran on, and that has its outputs. Raises NotReadyError."""
+    """Connect to the head on which a run ran. Raises NotReadyError if that head is gone."""
     try:
         endpoint = connect(run)
     except NotReadyError as error:
         raise _gone(run, state, missing, why=error.what) from error
     with ray_of(endpoint) as ray:
-        # Another cluster of that name, or a new head, has none of the outputs.
+        # Outputs are on the head. A new head, or another cluster of that name, has none of them.
         if state.node_id:
             alive = [node.node_id for node in ray.nodes() if node.alive]
             if state.node_id not in alive:
@@ -271,7 +284,7 @@ def _reached(
 def _gone(
     run: RunDirectory, state: RunState, missing: Sequence[Task], *, why: str
 ) -> NotReadyError:
-    """Return the error for outputs that ended with the head; `why` says what is there instead."""
+    """Return the error for results that were lost with the head; `why` says what became of it."""
     lost_at = checkpoint_loss(run)
     at = f" at {lost_at:%H:%M on %-d %B %Y}" if lost_at else ""
     if missing and state.checkpoints_at is not None:
@@ -295,7 +308,7 @@ def _gone(
 
 
 def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
-    """Bring home what a run has left by now, if its cluster answers: it may be gone."""
+    """Fetch a run's results so far; if that fails, only note the error."""
     try:
         return fetch(run, connect, screen=screen)
     except TrainyardError as error:
@@ -304,7 +317,7 @@ def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunS
 
 
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
-    """Say whether all that a run of this cluster left is here; first read its latest events."""
+    """Read a run's latest events, and say whether all results that come by themselves are here."""
     state = states.load(run)
     if not state.ended:
         state = _catch_up(ray, run)
@@ -312,7 +325,10 @@ def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
 
 
 def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> Unfetched:
-    """Fetch what a run left, unless another command does so; return what could not be fetched."""
+    """Fetch a run's results; return the errors.
+
+    Nothing is fetched, without an error, while another command records the run.
+    """
     with closing(Journal(run)) as journal:
         if not journal.recording:
             if journal.problem:
@@ -322,9 +338,10 @@ def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -
 
 
 def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
-    """Record a run's latest events, unless another command does so; show and fetch nothing.
+    """Record a run's latest events, without output; return its state. Nothing is fetched.
 
-    Raises OutsideError when the cluster does not answer at once.
+    While another command records the run, this returns the recorded state. Raises OutsideError at
+    the first request that fails.
     """
     with closing(Journal(run)) as journal:
         state = states.load(run)
@@ -340,12 +357,12 @@ def _has_outputs(run: RunDirectory, state: RunState) -> bool:
 def _all_home(
     fetcher: Fetcher, run: RunDirectory, state: RunState, *, note: Callable[[str], None]
 ) -> Unfetched:
-    """Fetch what is missing, then write the report; return what could not be fetched."""
+    """Fetch missing results, then write the report if the run has ended; return the errors."""
     if state.node_id:
         fetcher.missing(state.node_id, state)
     unfetched_outputs = fetcher.wait()
     if state.node_id:
-        # Which checkpoints fit is known once outputs are here.
+        # After the outputs: only with them is known which checkpoints keep to outputs_limit.
         fetcher.fetch_checkpoints(state.node_id, state)
     if state.ended:
         _report(run, note=note)
@@ -353,10 +370,10 @@ def _all_home(
 
 
 def _report(run: RunDirectory, *, note: Callable[[str], None]) -> None:
-    """Write a run's report; a failure is only noted: events and outputs are here all the same."""
+    """Write a run's report; only note a failure."""
     try:
         write_report(run.path)
-    except Exception as error:  # it reads what tasks and clusters wrote
+    except Exception as error:  # the report reads files of tasks, which may hold anything
         note(f"there is no report of {run.name}: {reason_of(error)}")
 
 
@@ -369,7 +386,7 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
 
 
 def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
-    """Return a run that was followed, or left, with its error; `unfetched` did not come home."""
+    """Return the status with the error for the command: a failed run, or results not fetched."""
     run = status.run
     state = status.state
     error = None
@@ -388,7 +405,7 @@ def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatu
 
 
 def _without_module(state: RunState) -> str | None:
-    """Return a hint on the missing module of the first failed task: resumed, it fails again."""
+    """Return a hint if the first failed task lacked a Python module: resumed, it fails again."""
     failed = [task for task in state.tasks.values() if task.state == "failed"]
     if not failed:
         return None

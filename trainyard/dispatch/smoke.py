@@ -1,7 +1,7 @@
-"""The smoke test: prove that a cluster can train, by a run that has no tasks, only the gate.
+"""The smoke test: prove that a cluster can train, by a run without tasks.
 
-The gate's checks of nodes are in runner/trainyard_runner/head/rungs.py, those of hosts in the
-backends.
+Each run begins with the gate, which checks the nodes (runner/trainyard_runner/head/rungs.py); this
+run has nothing else. The dashboard is checked here, hosts by the backends.
 """
 
 from __future__ import annotations
@@ -54,11 +54,14 @@ class Smoked:
 
 
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
-    """Run the smoke test. Raises OutsideError for a cluster that breaks, InterruptedRunError."""
+    """Run the smoke test. A failed check raises nothing: the result has the error.
+
+    Raises OutsideError if the cluster stops to answer, and InterruptedRunError.
+    """
     began = time.monotonic()
     checks: list[Check] = []
     with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
-        # To start the test only to wait for missing nodes would take a minute.
+        # Checked before the run: the run itself would wait a minute for missing nodes.
         rungs: tuple[Rung, ...] = (
             lambda: (dashboard(endpoint, ray),),
             lambda: missing(endpoint),
@@ -86,7 +89,7 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
 
 
 def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
-    """Check that the dashboard answers with the token, and refuses without it."""
+    """Check that the dashboard answers with the token, and rejects a request without it."""
     began = time.monotonic()
     detail = f"Ray {ray.supported_version()} answers at {endpoint.address}"
     problem = None
@@ -116,8 +119,8 @@ def missing(endpoint: Endpoint) -> tuple[Check, ...]:
 def refuse_broken(endpoint: Endpoint) -> None:
     """Raise SmokeError if a node is known not to run, or a check of the backend fails.
 
-    The run's own smoke test would wait for such a node without end and cannot make the backend's
-    checks; all else is left to it.
+    These are the checks that the gate of the run itself cannot make: it would wait for the missing
+    node, and knows no backend.
     """
     checks = missing(endpoint) or endpoint.checks()
     error = _failed(endpoint, checks)
@@ -126,7 +129,7 @@ def refuse_broken(endpoint: Endpoint) -> None:
 
 
 def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interrupts) -> RunState:
-    """Run the gate alone, and follow it; nothing of it stays on this machine."""
+    """Begin a run without tasks, and follow it to its end; nothing is recorded on this machine."""
     name = store.run_name(JOB, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2))
     state = RunState(run=name, cluster=endpoint.cluster, job=None)
     journal = Journal(RunDirectory(Path(name)), may_record=False)
@@ -148,11 +151,13 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
 
 
 def _end(ray: RayApi, run: str) -> Step:
-    """Return the step after which the test has ended: until then `cluster.down` would refuse."""
+    """Return the step that waits until Ray lists the test's job as ended.
+
+    Before that, `cluster.down` would refuse because of an active run.
+    """
 
     def ended() -> Answer:
-        # Ray calls a job running until its process is gone, 1 to 2 s after the last event that it
-        # wrote.
+        # Ray lists a job as running until its process is gone, 1 to 2 s after its last event.
         job = ray.job(run)
         if job is None or job.ended:
             return YES
@@ -162,7 +167,7 @@ def _end(ray: RayApi, run: str) -> Step:
 
 
 class _Notes(Screen):
-    """Shows what the gate waits for."""
+    """Shows only the run's notes, which say what the gate waits for, as a step's detail."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Wheels that a job sends along: files, and packages of this machine, built once per content."""
+"""The wheels that a job sends: files, and wheels built here of packages, once for each content."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from trainyard.spec.job import RuntimeEnv
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
 
-# Ray needs it before each wheel. It is added to what users write; a runtime_env.yaml may have it.
+# The prefix by which Ray finds a wheel of its working directory. Trainyard adds it to the names in
+# job.yaml; an imported runtime_env.yaml may have it already.
 WHEELS = "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/"
 _TAIL = 12
-# A pyproject.toml that leaves the version to a plugin of its build system.
+# Matches a pyproject.toml whose version comes from a plugin of its build system.
 _DYNAMIC = re.compile(r"""^dynamic\s*=\s*\[[^\]]*["']version["']""", re.MULTILINE)
-# Variables that such plugins take a version from.
+# Environment variables from which such plugins take the version.
 _VERSIONS = (
     "SETUPTOOLS_SCM_",
     "PBR_VERSION",
@@ -38,7 +39,7 @@ _VERSIONS = (
 
 
 def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tuple[Path, ...]:
-    """Return a job's wheels and directories of packages; add a problem for any other name."""
+    """Return a job's wheel files and package directories; add a problem for any other path."""
     keys = {name: f"wheels.{index}" for index, name in enumerate(env.wheels)}
     for installer in ("uv", "pip"):
         for name in getattr(env, installer):
@@ -58,7 +59,10 @@ def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tupl
 
 
 def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
-    """Build the wheels of packages whose content is new; return the wheels. Raises RequestError."""
+    """Build a wheel of each package directory, unless one of the same content is in the cache.
+
+    Returns all wheels in the order of `paths`. Raises RequestError if a build fails.
+    """
     places = {path: _place(path) for path in paths if path.is_dir()}
     run_steps([_step(package, place) for package, place in places.items()], progress)
     wheels = []
@@ -69,7 +73,7 @@ def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
 
 
 def packed(wheels: Sequence[Path]) -> Package | None:
-    """Return a package of these wheels, if any. Raises RequestError for more than Ray takes."""
+    """Pack the wheels for Ray; None without wheels. Raises RequestError above PART_LIMIT bytes."""
     if not wheels:
         return None
     listed = Listing(Path(), tuple(sent_file(wheel, wheel.name) for wheel in wheels), ())
@@ -81,7 +85,10 @@ def packed(wheels: Sequence[Path]) -> Package | None:
 
 
 def _place(package: Path) -> Path:
-    """Return where a wheel is kept: by its package's content and all that decides its version."""
+    """Return the cache directory of a package's wheel.
+
+    Its name depends on the package's content, and on all that may decide the wheel's version.
+    """
     content = pack(listing(package)).name.removesuffix(".zip")
     variables = sorted(os.environ.items())
     versions = {name: value for name, value in variables if name.startswith(_VERSIONS)}
@@ -92,7 +99,7 @@ def _place(package: Path) -> Path:
 
 
 def _is_of_git(package: Path) -> bool:
-    """Say whether a package's version may come from git: its pyproject.toml has none."""
+    """Say whether a package's version may come from git: its pyproject.toml has no fixed one."""
     file = package / "pyproject.toml"
     if file.is_file():
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -102,10 +109,9 @@ def _is_of_git(package: Path) -> bool:
 
 
 def copied(package: Path, directory: Path) -> Path:
-    """Copy a package without ignored files, so that a build leaves nothing in it; return the copy.
+    """Copy a package without ignored files, so that a build does not change it; return the copy.
 
-    A package whose version comes from git is copied with its repository: a clone, with what is
-    changed in it.
+    If the package's version comes from git, its repository is cloned, with uncommitted changes.
     """
     top = None
     if _is_of_git(package) and git.described(package):
@@ -129,8 +135,8 @@ def copied(package: Path, directory: Path) -> Path:
 
 
 def _clone(top: Path, clone: Path) -> None:
-    """Clone a repository as its files are now. Raises RequestError with git's words."""
-    # Files of Git LFS stay pointers: to fetch them may take minutes and a login.
+    """Clone a repository with its uncommitted changes. Raises RequestError with git's output."""
+    # Files of Git LFS stay pointers: a download may take minutes and a login.
     environ = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
     ended = programs.run(["git", "clone", "--quiet", "--shared", str(top), str(clone)], env=environ)
     if ended.code != 0:
@@ -146,7 +152,7 @@ def _clone(top: Path, clone: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file with its mode; a link that git keeps as a link stays what it is."""
+    """Copy a file with its mode, unless `target` is the same symbolic link, made by the clone."""
     if source.is_symlink() and target.is_symlink() and source.readlink() == target.readlink():
         return
     if not source.is_dir():
@@ -166,7 +172,10 @@ def _step(package: Path, place: Path) -> Step:
 
 
 def _build(package: Path, place: Path) -> None:
-    """Build with uv, else with this Python's pip; a wheel moves to its place once it is whole."""
+    """Build a wheel with uv, or with this Python's pip if there is no uv; move it to `place`.
+
+    Only a complete wheel gets there. Raises RequestError with the end of the build's output.
+    """
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as made, tempfile.TemporaryDirectory() as directory:
         source = str(copied(package, Path(directory)))

@@ -1,7 +1,7 @@
-"""The use cases: what a command and the Python API do, each a function that both call alike.
+"""The use cases: one function each, called by the command and by the Python API.
 
-`cluster` is one that a file describes; `clusters` finds, makes, asks and removes it, and
-`cluster_list` knows all; `runs`, `sweeps` and `resume` prepare what is dispatched, and find what
-was; `usage` is what is in use. `run_guard` keeps a change of a cluster from ending runs unasked,
-`leftovers` removes what killed runs left, and `new_project` writes a user's first files.
+`cluster` is a cluster that a file describes. `clusters` finds, makes, queries and removes it;
+`cluster_list` lists all. `runs`, `sweeps` and `resume` prepare a job for dispatch, and find runs.
+`usage` asks which resources are in use. `run_guard` refuses to end active runs without the user's
+consent. `leftovers` removes Ray actors of killed runs. `new_project` writes a user's first files.
 """

@@ -1,4 +1,4 @@
-"""A cluster that a file describes, and what made it: all that the other use cases know of one."""
+"""A cluster that a file describes, and the backend that made it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that a file describes, made or not.
+    """A cluster that a file describes, whether it exists or not.
 
-    `backend_flag` is the value of `--backend`, None if the file's own backend is meant.
+    `backend_flag` is the value of `--backend`, None to use the file's backend.
     """
 
     loaded: LoadedCluster
@@ -32,12 +32,18 @@ class Cluster:
 
 
 def as_made(cluster: Cluster) -> tuple[Backend, Site]:
-    """Return the backend that made the cluster, and its site; the file may name another by now."""
+    """Return the backend that is recorded for the cluster, and its site.
+
+    The file may name another backend by now; it counts only for a cluster without a record.
+    """
     name = recorded_backend(cluster.site.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.site, backend=name)
 
 
 def connect_as_made(cluster: Cluster) -> Endpoint:
-    """Return the way into what there is, whatever the file says. Raises NotReadyError."""
+    """Return the endpoint of the cluster as it was made, even if its file names another backend.
+
+    Raises NotReadyError if it does not run.
+    """
     backend, site = as_made(cluster)
     return backend.connect(cluster.spec, site)

@@ -1,4 +1,4 @@
-"""The clusters that this machine knows of: by a file here, a record, or a backend's findings."""
+"""The clusters that this machine knows of: from files here, from records, or asked of backends."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from trainyard.spec.cluster import Backend as BackendName
 
 @dataclass(frozen=True)
 class ListedCluster:
-    """A cluster that exists, or a file for one that could.
+    """A row of `cluster.list`: a cluster that exists, or a file whose cluster does not exist.
 
-    `place` is where a backend says that it is; `details` are the parts of a problem that has
-    several.
+    `place` is the cluster's location in the backend's words, such as a region. `details` are the
+    parts of a `problem` that has several.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ListedCluster:
 
     @property
     def lines(self) -> list[str]:
-        """Return the problem as people read it: what it is, then a line a part."""
+        """Return the problem for people: name and problem, then one line for each detail."""
         what = str(self.problem).removesuffix("; ".join(["", *self.details]))
         details = [f"  - {detail}" for detail in self.details]
         return [f"{self.name}: {what}", *details]
@@ -49,16 +49,16 @@ def list_clusters(
     region: str | None = None,
     context: str | None = None,
 ) -> tuple[list[ListedCluster], list[str]]:
-    """Return the clusters of files here, those made from a file elsewhere, and what backends find.
+    """Return the clusters of files here, recorded clusters, and others that backends find.
 
-    `region` is one to look into although nothing here names it, or "all"; `context` is a Kubernetes
-    with clusters that another tool made. The remarks that come with them say what could not be
-    looked into; an outside system that does not answer costs seconds. Raises PrerequisiteError and
-    OutsideError for a `context` that cannot be asked.
+    `region` is a region to search in addition, or "all". `context` is a Kubernetes context whose
+    clusters of other tools are listed as well. Also returns remarks about what could not be
+    searched. Outside systems are asked; one that does not answer takes seconds. Raises
+    PrerequisiteError and OutsideError for a `context` that cannot be asked.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
     clusters = [file for file in files if isinstance(file, Cluster)]
-    # A file with a mistake in it may mean any cluster.
+    # A file that cannot be read may be the file of any cluster found below.
     broken = {file.name for file in files if isinstance(file, ListedCluster)}
 
     states, remarks = _records(environ, without={cluster.spec.name for cluster in clusters})
@@ -88,7 +88,10 @@ def list_clusters(
 def _records(
     environ: Mapping[str, str], *, without: Collection[str]
 ) -> tuple[list[Path], list[str]]:
-    """Return the directories of recorded clusters, and a remark for each that cannot be read."""
+    """Return the directories of recorded clusters, and a remark for each record that is unreadable.
+
+    Clusters of the names `without` are left out: their file is here.
+    """
     states = []
     remarks = []
     for record in sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json")):
@@ -109,8 +112,8 @@ def to_remove(
 ) -> tuple[list[Cluster], list[str]]:
     """Return the clusters that this machine made and whose names begin with `prefix`.
 
-    The lines that come with them say which of these names stay, and why. Raises OutsideError where
-    a cluster cannot be asked.
+    Also returns a line for each cluster of such a name that stays, with the reason. Raises
+    OutsideError if a cluster cannot be asked.
     """
     listed, _ = list_clusters(environ, directory=directory)
     candidates = []
@@ -121,7 +124,7 @@ def to_remove(
             continue
         is_known = cluster.backend in get_args(BackendName)
         if is_known and not backends.named(cluster.backend).traits.makes_nodes:
-            remarks.append(f"{cluster.name} stays, which another administrator runs")
+            remarks.append(f"{cluster.name} stays, since another administrator runs it")
             continue
         candidates.append(cluster)
         if cluster.state == "unknown":
@@ -145,7 +148,7 @@ def to_remove(
         elif cluster.file:
             found.append(clusters.find(cluster.file, environ, directory=directory))
         else:
-            remarks.append(f"{name} stays, which this machine did not make: {cluster.problem}")
+            remarks.append(f"{name} stays, since this machine did not make it: {cluster.problem}")
 
     return found, remarks
 
@@ -190,7 +193,7 @@ def _unreadable(state: Path) -> str | None:
         return in_a_line(error)
     if backend in get_args(BackendName):
         return None
-    return f"{state} is of a backend that is not known here: {backend}"
+    return f"{state} names an unknown backend: {backend}"
 
 
 def _discover(
@@ -199,7 +202,7 @@ def _discover(
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
-    """Ask the backends that a file or a record names; with a region also those with regions."""
+    """Ask each backend that a file or a record names; with `region`, every backend with regions."""
     recorded = {state: recorded_backend(state) for state in states}
     names: set[str] = {cluster.spec.backend for cluster in clusters}
     names |= {backend for backend in recorded.values() if backend}
@@ -232,7 +235,7 @@ def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:
         now = clusters.status(cluster)
     except TrainyardError as error:
         return replace(_unknown(name, backend, file, error), place=place)
-    # A tunnel ends with this command.
+    # An address through a tunnel is left out: the tunnel closes with this command.
     address = now.address if now.tunnel is None else None
     return ListedCluster(now.name, now.backend, now.state, file, address, place=place)
 

@@ -1,4 +1,4 @@
-"""The life of a cluster: which steps, asked of which backend, and what to do next."""
+"""The life of a cluster: find, make, query, mend and remove it, by the steps of its backend."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
 if TYPE_CHECKING:
     from trainyard.operations.run_guard import Ends
 
-# The place of a problem that names what continues to cost money.
+# `Problem.where` of the machines that still run and cost money.
 BILLED = "runs, and costs"
 
 
@@ -42,9 +42,9 @@ BILLED = "runs, and costs"
 class RunGuard:
     """How a change of a cluster treats the runs that it would end.
 
-    With `end_runs` they end, else the change is refused. `command` is the change as it is typed,
-    without its flag for that; `results` is where the runs are that were dispatched from here.
-    `note` shows a line.
+    With `end_runs` the runs are ended, else the change is refused. `command` is the change as typed
+    but without `--end-runs`, for hints. `results` is the directory of the runs that were dispatched
+    from here. `note` shows a line to the user.
     """
 
     command: str
@@ -55,7 +55,7 @@ class RunGuard:
 
 @dataclass(frozen=True)
 class Made:
-    """A cluster that is up: what was done for it, and where it answers."""
+    """A cluster that is up: the results of the steps that made it, and its endpoint."""
 
     steps: list[StepResult]
     endpoint: Endpoint
@@ -84,16 +84,16 @@ def find(
 
 
 def refuse_unmade(cluster: Cluster) -> None:
-    """Raise RequestError for an override that would change the cluster as it was made.
+    """Raise RequestError for a `--set` that contradicts the cluster as it was made.
 
-    A cluster that this machine did not make may have been made with any.
+    Every `--set` passes for a cluster that this machine has no record of, or did not make.
     """
     made = made_with(cluster.site.state)
     source = cluster.site.source
     if made is None or source is None or not cluster.backend.traits.makes_nodes:
         return
 
-    # `cluster.scale` made it with sizes that later commands do not repeat.
+    # `cluster.scale` recorded its sizes as overrides, which later commands do not repeat.
     unmade = [text for text in cluster.site.overrides if text not in made]
     backend = cluster.backend_flag
     before = load_cluster(source, overrides=made, backend=backend)
@@ -113,16 +113,22 @@ def refuse_unmade(cluster: Cluster) -> None:
 
 
 def refuse_without_registry(cluster: Cluster) -> None:
-    """Raise RequestError if nodes pull, and the file names no registry but the one on loopback."""
+    """Raise RequestError if nodes have to pull images, but the file names no registry.
+
+    The default registry, on this machine's loopback, cannot be reached from other hosts.
+    """
     if cluster.backend.traits.nodes_pull and cluster.spec.registry is None:
-        # Its module loads docker.
+        # Imported here: it loads docker.
         from trainyard.images import resolve
 
         raise resolve.no_registry(cluster.spec, where=paths.shown(cluster.loaded.source))
 
 
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
-    """Return the cluster, asked to let go hosts that its file lacks. Raises RequestError."""
+    """Return the cluster with the flags by which `up` removes hosts that the file no longer names.
+
+    Raises RequestError for a backend without hosts, and for `force` without `remove`.
+    """
     if not cluster.backend.traits.joins_hosts:
         raise RequestError(
             f"cluster {cluster.spec.name} ({cluster.spec.backend}) has no hosts that could leave "
@@ -137,7 +143,7 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
 
 
 def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
-    """Return the cluster with what only some backends can be asked for. Raises RequestError."""
+    """Return the cluster with these flags. Raises RequestError for one that its backend lacks."""
     backend, site = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
@@ -153,9 +159,10 @@ def up(
     recreate: bool = False,
     timeout: float | None = None,
 ) -> Made:
-    """Make the cluster match its file, and connect to it; safe to repeat after an interruption.
+    """Make the cluster match its file, and connect to it.
 
-    Raises NotReadyError after `timeout` seconds.
+    After an interruption or an error, the same call continues. Raises NotReadyError after `timeout`
+    seconds, and RequestError if nodes with active runs would end and `guard` does not allow that.
     """
     check = _check(cluster, progress, guard=guard, ends="head" if recreate else "nodes")
     results = _make(cluster, progress, before_disruption=check, recreate=recreate, timeout=timeout)
@@ -170,7 +177,11 @@ def _make(
     recreate: bool,
     timeout: float | None,
 ) -> list[StepResult]:
-    """Run the steps of `up`; `before_disruption` is called before nodes with tasks may end."""
+    """Run the steps of `up` under the cluster's lock.
+
+    `before_disruption` is called before the first step that may end nodes with tasks. Errors name
+    the machines that still cost money.
+    """
     site = cluster.site.wishing(recreate=recreate)
     with _alone(cluster, progress):
         refuse_other_file(cluster)
@@ -192,7 +203,7 @@ def _make(
             error.problems += _billed(cluster)
             raise
         finally:
-            # Also after a failure: the next command then knows which file made the part that exists.
+            # Also after a failure: the next command must know which file made the existing part.
             if site.source and site.state.exists():
                 write_made_from(site.state, site.source.resolve(), site.overrides)
 
@@ -208,7 +219,7 @@ def plan_up(
 
 
 def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any]]:
-    """Return what `up` would give to an outside system, without secrets."""
+    """Return the documents that `up` would send to an outside system, without secrets."""
     site = cluster.site.wishing(recreate=recreate)
     return cluster.backend.documents(cluster.spec, site)
 
@@ -216,10 +227,11 @@ def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any
 def down(
     cluster: Cluster, progress: Progress, *, guard: RunGuard, purge: bool = False
 ) -> list[StepResult]:
-    """Remove the cluster, as it was made and not as its file is now; prove that nothing is left.
+    """Remove the cluster, and prove that nothing of it is left.
 
-    With `purge`, also what was made for clusters in general, unless others need it: then nothing at
-    all is removed.
+    The recorded backend removes it, even if the file names another one by now. `purge` also removes
+    what Trainyard made for all clusters there; if another cluster still needs that, nothing at all
+    is removed. Raises LeftoverError if something stays.
     """
     check = _check(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):
@@ -239,7 +251,7 @@ def plan_down(
 
 
 def status(cluster: Cluster) -> ClusterStatus:
-    """Ask for the cluster's state; its remark says if its leash ended it."""
+    """Ask for the cluster's state; `remark` says if the cluster's leash ended it."""
     refuse_other_file(cluster)
     now = cluster.backend.status(cluster.spec, cluster.site)
     remarks = (now.remark, leash.ended(now, cluster.site.state))
@@ -247,10 +259,7 @@ def status(cluster: Cluster) -> ClusterStatus:
 
 
 def diagnose(cluster: Cluster) -> list[Finding]:
-    """Return the problems of a cluster.
-
-    They are those of its hosts, those of nodes that do not run, and differences from its file.
-    """
+    """Return the problems of a cluster's hosts, nodes that do not run, and drift from its file."""
     now = status(cluster)
     below = cluster.backend.diagnose(cluster.spec, cluster.site)
     if now.state == "absent":
@@ -273,7 +282,7 @@ def diagnose(cluster: Cluster) -> list[Finding]:
 
 
 def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> list[StepResult]:
-    """Run the steps of these findings, each once, and those that had to wait for them."""
+    """Run the steps that mend these findings, each once, with the steps that follow (`then`)."""
     by_id = {}
     for finding in findings:
         for step in (finding.step, *finding.then):
@@ -285,7 +294,10 @@ def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> l
 
 
 def connect(cluster: Cluster) -> Endpoint:
-    """Return where the cluster answers. Raises NotReadyError, which says if its leash ended it."""
+    """Return the cluster's endpoint.
+
+    Raises NotReadyError if the cluster does not run; the message says so if its leash ended it.
+    """
     refuse_other_file(cluster)
     try:
         return cluster.backend.connect(cluster.spec, cluster.site)
@@ -298,17 +310,17 @@ def connect(cluster: Cluster) -> Endpoint:
 
 
 def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
-    """Let every host pull the image and run it. Raises RequestError where nodes run no images."""
+    """Let every host pull the image and run it. Raises RequestError if nodes are no containers."""
     return cluster.backend.verify(cluster.spec, cluster.site, report=report)
 
 
 def _check(
     cluster: Cluster, progress: Progress, *, guard: RunGuard, ends: Ends
 ) -> Callable[[], None]:
-    """Return the check that refuses, or ends, the runs whose nodes this change removes."""
+    """Return the `before_disruption` of this change: `run_guard.check` with its arguments."""
 
     def check() -> None:
-        # Most changes end no nodes, and need none of what this imports.
+        # Imported here: most changes end no nodes.
         from trainyard.operations import run_guard
 
         run_guard.check(
@@ -331,8 +343,8 @@ def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]
 
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
-    # A name on the command line is that cluster's, whichever file is here (`cluster.list` prints
-    # such commands).
+    # `--set name=NAME` means that cluster, whatever file is here: `cluster.list` prints such
+    # commands for clusters without a file.
     if not cluster.site.overriding("name"):
         refuse_other_file(cluster)
     backend, site = as_made(cluster)
@@ -346,7 +358,7 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
 
 
 def _billed(cluster: Cluster) -> tuple[Problem, ...]:
-    """Return what continues to cost money; nothing where the backend does not know."""
+    """Return a problem with the machines that still cost money; none if the backend cannot say."""
     backend, site = as_made(cluster)
     with suppress(TrainyardError):
         names = backend.billed(cluster.spec, site)
@@ -356,7 +368,7 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
 
 
 def refuse_other_file(cluster: Cluster) -> None:
-    """Raise RequestError if another checkout's file made the cluster, and both files exist."""
+    """Raise RequestError if a file in another directory made the cluster, and both files exist."""
     before = made_from(cluster.site.state)
     source = cluster.site.source
     if before is None or source is None or not before.exists() or not source.exists():

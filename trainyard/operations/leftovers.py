@@ -1,6 +1,6 @@
-"""The actors and placement groups that killed runs left on a cluster that stays.
+"""Remove the Ray actors and placement groups that killed runs left on a cluster.
 
-A run without tasks removes them.
+Their removal takes a Ray driver on the cluster: a run without tasks is started for that.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from trainyard.seams.ray_types import Job
 from trainyard.steps import YES, Answer, Progress, Step, no, nothing
 from trainyard.steps import run as run_steps
 
-# A run without tasks takes 2 s, more on a loaded head.
+# Seconds. A run without tasks takes 2 s, more on a loaded head.
 _WITHIN = 60.0
 
 
 def remove(cluster: Cluster, progress: Progress) -> None:
-    """Remove what drivers of tasks left whose runner was killed, if the cluster answers."""
+    """Remove what tasks of killed runs left on the cluster; do nothing if it does not answer."""
     try:
         endpoint = clusters.connect(cluster)
         with runs.ray_of(endpoint) as ray:
@@ -53,7 +53,7 @@ def remove(cluster: Cluster, progress: Progress) -> None:
 
 
 def of_killed_runs(jobs: Sequence[Job]) -> frozenset[str]:
-    """Return the drivers, by Ray's number, that have ended together with their run."""
+    """Return Ray's numbers of the ended drivers whose run has ended too, or is not listed."""
     active = {job.submission_id for job in jobs if not job.ended}
     drivers = set()
     for job in jobs:

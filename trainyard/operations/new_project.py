@@ -1,4 +1,4 @@
-"""A new project: its files, those that a directory lacks, and lines that existing files lack."""
+"""Write the files of a new project that a directory lacks; name lines that existing files lack."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ from trainyard.steps import Progress
 
 WORKFLOW = ".github/workflows/train.yml"
 GITIGNORE = ".gitignore"
-# By name: project/ holds other files too, such as those that pip compiles.
+# Listed one by one: project/ may hold other files, such as bytecode that pip compiles there.
 SHIPPED = (WORKFLOW, GITIGNORE, "jobs/spirals/job.yaml", "jobs/spirals/train.py")
 CLUSTER = f"clusters/{paths.DEFAULT_CLUSTER}.yaml"
 REQUIREMENTS = "requirements.txt"
 WHEELS = "wheels"
 NAME_LIMIT = 40
-# The .gitignore that is usual for Python leaves out wheels/; CI would have none.
+# Lines of .gitignore: the usual one for Python ignores wheels/, and CI could not install Trainyard.
 KEEP_WHEELS = (f"!/{WHEELS}/", f"!/{WHEELS}/*.whl")
 _ANY_REQUIREMENT = re.compile(r"(?m)^\s*[^#\n]*\btrainyard[-_]ray\b")
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """The line of requirements.txt for Trainyard; `problem` says why it names no `wheel`."""
+    """The text of requirements.txt, and the wheel that it names, if any.
+
+    `problem` says why the text does not name Trainyard.
+    """
 
     text: str
     wheel: Path | None = None
@@ -39,9 +42,9 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Made:
-    """The files of a project that were written, and those that existed.
+    """The files of a project that were written, and those that existed and are unchanged.
 
-    `add` are the lines that files which existed lack; `remarks` say what else its owner has to do.
+    `add` has lines that the user should add to existing files; `remarks` say what else to do.
     """
 
     written: tuple[str, ...]
@@ -51,7 +54,10 @@ class Made:
 
 
 def make(directory: Path, progress: Progress) -> Made:
-    """Write what a directory lacks to be a project; changes no file. Raises PrerequisiteError."""
+    """Write the project files that a directory lacks; existing files are unchanged.
+
+    Raises PrerequisiteError for a file that cannot be written.
+    """
     with tempfile.TemporaryDirectory() as built:
         requirement = requirement_for(directory, Path(built), progress)
         texts = contents(directory, requirement)
@@ -76,21 +82,22 @@ def make(directory: Path, progress: Progress) -> Made:
 
 
 def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
-    """Return the text of each file of a project there."""
+    """Return the text of each file of a project in `directory`, by path; the wheel is left out."""
     texts = {name: (paths.shipped("project") / name).read_text() for name in SHIPPED}
     if requirement.wheel and _is_ignored(directory / WHEELS / requirement.wheel.name):
         texts[GITIGNORE] += "\n".join(["# CI installs Trainyard from here.", *KEEP_WHEELS, ""])
     texts[REQUIREMENTS] = requirement.text
     cluster = (paths.shipped("clusters") / f"{paths.DEFAULT_CLUSTER}.yaml").read_text()
-    # Two projects on one machine have two clusters.
+    # Named after the project: two projects on one machine then have two clusters.
     texts[CLUSTER] = re.sub(r"(?m)^name: \S+", f"name: {name_of(directory)}", cluster, count=1)
     return texts
 
 
 def requirement_for(directory: Path, built: Path, progress: Progress) -> Requirement:
-    """Return what installs this Trainyard elsewhere: an address, or a wheel made in `built`.
+    """Return the requirement that installs this Trainyard elsewhere: an address, or a new wheel.
 
-    Where the directory has a requirement already, it is empty.
+    A wheel of an installed package is written into `built`. The text is empty if the directory's
+    requirements.txt names Trainyard already.
     """
     existing = directory / REQUIREMENTS
     if existing.is_file() and _ANY_REQUIREMENT.search(existing.read_text(errors="replace")):
@@ -118,13 +125,13 @@ def requirement_for(directory: Path, built: Path, progress: Progress) -> Require
 
 
 def name_of(directory: Path) -> str:
-    """Return the name of the cluster of a project there."""
+    """Return the name of the cluster for a project in `directory`, after the directory's name."""
     letters = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
     return letters[:NAME_LIMIT].strip("-") or paths.DEFAULT_CLUSTER
 
 
 def _without(why: str) -> Requirement:
-    """Return the requirement that names nothing: a comment, with which CI fails at once."""
+    """Return a requirement of comments only: CI then fails at once for lack of Trainyard."""
     wheel = f"trainyard_ray-{__version__}-py3-none-any.whl"
     text = (
         "# Trainyard is on no package index: write the address of its wheel, or put the wheel "
@@ -137,7 +144,7 @@ def _without(why: str) -> Requirement:
 
 
 def _lacking(name: str, path: Path, text: str) -> list[str]:
-    """Return the lines that a list of names, which exists, lacks; any other file is its owner's."""
+    """Return the lines that an existing .gitignore or requirements.txt lacks; else nothing."""
     if name not in (GITIGNORE, REQUIREMENTS) or not path.is_file():
         return []
     existing = {line.strip().strip("/") for line in path.read_text(errors="replace").splitlines()}
@@ -146,7 +153,7 @@ def _lacking(name: str, path: Path, text: str) -> list[str]:
 
 
 def _is_ignored(path: Path) -> bool:
-    """Say whether git would leave out a file of the project, as its ignore files are now."""
+    """Say whether git ignores a wheel of the project, by the ignore files as they are now."""
     directory = path.parents[1].resolve()
     rules = ignore.rules_for(directory)
     wheels_directory = directory / WHEELS
@@ -158,6 +165,7 @@ def _is_ignored(path: Path) -> bool:
 
 
 def _not_at_the_top(directory: Path) -> str:
+    """Return a remark if the project is not the top of its git repository; "" otherwise."""
     top = git.top(directory)
     if top is None or top == directory.resolve():
         return ""

@@ -1,4 +1,4 @@
-"""Nodes of a cluster: their logs, and a shell on one, by any name that it has."""
+"""Logs of a cluster's nodes, and a shell on a node, which may be named by host or Ray id too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from trainyard.operations.cluster import Cluster, connect_as_made
 from trainyard.operations.clusters import refuse_other_file
 from trainyard.wording import ESCAPES
 
-# Ray's raylet and GCS begin each line of a dump of their state with it (ray/src/ray, DebugString).
+# Ray's raylet and GCS begin each line of a dump of their state with this mark (ray/src/ray,
+# DebugString).
 _STATE_DUMP = "[state-dump]"
 Answered = TypeVar("Answered")
 
@@ -19,10 +20,10 @@ Answered = TypeVar("Answered")
 def logs(
     cluster: Cluster, *, follow: bool, node: str = "", everything: bool = False
 ) -> Iterator[LogLine]:
-    """Return lines of the nodes' log files, without colours.
+    """Return lines of the nodes' log files, without colours; with `follow`, new lines as well.
 
-    Ray's dumps of its own state are thousands of lines a minute: without `everything` they are left
-    out.
+    Ray's dumps of its own state are left out unless `everything`: they are thousands of lines a
+    minute.
     """
     refuse_other_file(cluster)
 
@@ -51,7 +52,7 @@ def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[
 
 
 def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) -> Answered:
-    """Ask the backend about a node; an unknown name may be that of its host, or Ray's id."""
+    """Ask the backend about a node; an unknown name is looked up in Ray as host, address or id."""
     try:
         return ask(node)
     except UnknownNodeError:
@@ -63,7 +64,7 @@ def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) ->
 
 def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
     """Return the names of the nodes that have this host name, address or Ray id."""
-    # Most commands ask Ray nothing.
+    # Imported here: most commands ask Ray nothing.
     from trainyard.seams.ray_api import RayApi
 
     endpoint = connect_as_made(cluster)

@@ -37,10 +37,11 @@ def ready(
     backend: str | None,
     screen: Screen,
 ) -> tuple[Prepared, Cluster]:
-    """Return what it takes to run again what did not succeed. Raises RequestError.
+    """Return the job and cluster to run those tasks again that did not succeed in `run`.
 
-    The job's directory counts as it is now, with the flags that the run was dispatched with and
-    then `overrides`. With `file` it is another cluster: flags for the former one do not count.
+    The job's directory is read as it is now. The recorded flags of the run apply, then `overrides`.
+    With `file`, the run moves to that cluster, and recorded flags for its former cluster are left
+    out. Raises RequestError.
     """
     _refuse_unfit(run, here)
     record = run.record()
@@ -70,9 +71,11 @@ def resumed(
     cluster: str,
     screen: Screen,
 ) -> Prepared:
-    """Return a job with what it takes from a former run: skipped tasks, checkpoints, outputs.
+    """Return the job with the tasks to skip, and the checkpoints and outputs of a former run.
 
-    `cluster` is the name of the one that it is for.
+    Files of the former run are fetched first. `cluster` is the name of the cluster for the new run:
+    if it is the same as before, checkpoints on the cluster's storage are used. Raises RequestError
+    for an active run, a sweep, and a run whose tasks all succeeded.
     """
     _refuse_unfit(run, here)
     state = states.load(run)
@@ -87,7 +90,7 @@ def resumed(
         hint = f"To run all of it again: trainyard train.dispatch {run.record()['job_directory']}"
         raise RequestError(what, hint=hint)
 
-    # Tasks that run together are tried again together.
+    # Tasks of `together: true` all run again, those that succeeded too.
     skipped = () if prepared.job.together else tuple(done)
     open_tasks = [name for name in names if name not in skipped]
     if not store.read_only.get():
@@ -112,7 +115,7 @@ def resumed(
 
 
 def flags_of_job(run: RunDirectory) -> list[str]:
-    """Return the values of `--set` for the job of a run. Raises RequestError for a secret."""
+    """Return a run's recorded `--set` values for its job. Raises RequestError if one is secret."""
     before = (run.record().get("flags") or {}).get("set") or ()
     of_job = [text for text in before if not text.startswith(_CLUSTER)]
     _refuse_hidden(run, of_job, ())
@@ -120,7 +123,7 @@ def flags_of_job(run: RunDirectory) -> list[str]:
 
 
 def _refuse_unfit(run: RunDirectory, here: Here) -> None:
-    """Raise RequestError where a run cannot be resumed: a sweep, or one that is still active."""
+    """Raise RequestError if the run is a sweep, or still active."""
     if run.record().get("tune"):
         hint = f"Resume it: trainyard tune.resume {run.name}"
         raise RequestError(f"run {run.name} is a sweep", where=str(run.path), hint=hint)
@@ -128,7 +131,10 @@ def _refuse_unfit(run: RunDirectory, here: Here) -> None:
 
 
 def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise RequestError for a secret, which was not recorded, and is not given again."""
+    """Raise RequestError for each `--set` whose secret value was not recorded, and is not repeated.
+
+    `before` are recorded values of `--set`, `overrides` those of this command.
+    """
     given = {text.partition("=")[0] for text in overrides}
     paths = [text.partition("=")[0] for text in before if HIDDEN in text]
     missing = [path for path in paths if path not in given]
@@ -143,7 +149,10 @@ def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence
 
 
 def _changed(run: RunDirectory, prepared: Prepared) -> list[str]:
-    """Return the values of the job file that changed since the former run without a flag."""
+    """Return the keys of the job file that changed since the former run, in words.
+
+    Keys that a `--set` gives are left out.
+    """
     before = _values(run.job_file.read_text(encoding="utf-8"))
     after = _values(as_yaml(prepared.job))
     given = [text.partition("=")[0] for text in prepared.overrides]

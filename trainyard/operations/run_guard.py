@@ -1,4 +1,4 @@
-"""Runs that a change of their cluster would end: named, or ended after their outputs are fetched."""
+"""Protect active runs from a change of their cluster: refuse it, or end the runs and fetch them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted, named
 
-# The most that a command ends: nodes with what runs on them; also the head with what it keeps; the
-# whole cluster.
+# The most that a command ends: "nodes", with their tasks; "head", also the head with the outputs
+# that it keeps; "cluster", all of it.
 Ends = Literal["nodes", "head", "cluster"]
 
 
@@ -46,15 +46,16 @@ def check(
     ends: Ends,
     note: Callable[[str], None],
 ) -> None:
-    """Raise RequestError while runs are active, or end them if asked to; then fetch what runs left.
+    """Refuse to end active runs, or end them with `end_runs`; then fetch all results from here.
 
-    Call it before nodes end; `command` is the change as it is typed. A cluster that does not answer
-    has nothing that could be named or fetched; one that answers, but rejects this user, is not
-    ended unasked.
+    Call this before nodes end. `command` is the change as typed, for hints. Raises RequestError if
+    runs are active without `end_runs`, and if the cluster rejects this user. A cluster that does
+    not answer is only noted: its runs are unknown, and nothing can be fetched.
 
-    With `end_runs` damaged records of a run, here or on the cluster, are no error: they are noted,
-    and what cannot be fetched is given up. Checkpoints that do not come home are named where the
-    head ends, and with them the storage that a cluster made.
+    Without `end_runs`, results that cannot be fetched are an error. With `end_runs` they are noted
+    and given up, and so are damaged records of a run. Unless only nodes end, checkpoints that are
+    not on this machine are named, as lost or as kept on storage, and so are runs that other
+    machines dispatched.
     """
     insisting = f"trainyard {command} --end-runs"
     try:
@@ -110,6 +111,7 @@ def _still_active(cluster: Cluster, active: Sequence[Job], insisting: str) -> Re
 
 
 def _dispatched_elsewhere(jobs: Sequence[Job], from_here: Collection[str]) -> list[str]:
+    """Return the names of runs that other machines dispatched; smoke tests are left out."""
     names = []
     for job in jobs:
         is_run = "trainyard_run" in job.metadata and job.submission_id
@@ -120,7 +122,7 @@ def _dispatched_elsewhere(jobs: Sequence[Job], from_here: Collection[str]) -> li
 
 
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
-    """Return the runs that a plan would end, as far as the cluster says which are active."""
+    """Return the active runs that a plan would end; none if the cluster does not answer."""
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
     try:
@@ -132,8 +134,11 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
 
 
 def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
-    """Return the jobs that are still active, each run once, whatever its tasks started."""
-    # Ray calls a run's job, and what its tasks started, running for a moment after its last event.
+    """Return the active jobs, without drivers that tasks of an active run started.
+
+    A run counts as ended as soon as its records in `results` have its end.
+    """
+    # Ray lists a run's job and the drivers of its tasks as running for a moment after the end.
     active = []
     for job in jobs:
         run = job.belongs_to.run if job.belongs_to else job.submission_id
@@ -143,7 +148,11 @@ def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
 
 
 def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
-    """Note that active runs are unknown; raise RequestError where only this user is rejected."""
+    """Note that active runs are unknown.
+
+    Raises RequestError if the cluster works but rejects this user, unless `insisting` (the command
+    that ends runs unseen) is "".
+    """
     what = f"whether runs are active is unknown: {error.what}"
     if insisting and isinstance(error, (LockedOutError, RefusedError)):
         way_in = error.hint or "Its owner can ask it."
@@ -153,7 +162,7 @@ def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str)
 
 
 def _described(job: Job) -> Problem:
-    """Return a job's name, and what its metadata and Ray tell about it."""
+    """Return a job's name with its user and age, for the list of active runs."""
     if job.start:
         age = f"for {duration(max(0.0, time.time() - job.start))}"
     else:
@@ -171,7 +180,7 @@ def _described(job: Job) -> Problem:
 
 
 def end_step(ray: RayApi, names: Sequence[str]) -> Step:
-    """Return the step after which Ray calls these runs ended."""
+    """Return the step that stops these runs, and holds once Ray lists none of them as running."""
 
     def ended() -> Answer:
         active = [job.submission_id for job in ray.jobs() if not job.ended]
@@ -191,7 +200,7 @@ def end_step(ray: RayApi, names: Sequence[str]) -> Step:
 def _run_or_note(
     step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool
 ) -> None:
-    """Make a step hold; one that is not needed may fail with a note: the nodes end all the same."""
+    """Make a step hold; if the step is not needed, only note its failure."""
     try:
         run_steps([step], progress)
     except TrainyardError as error:
@@ -201,10 +210,10 @@ def _run_or_note(
 
 
 class _Bringing:
-    """Bring home everything that runs left; what another command fetches is waited for.
+    """Fetch the results of runs; wait for a run that another command is fetching.
 
-    An output that cannot be fetched is an error that names the command `insisting` on it; without
-    that command, it is given up.
+    Results that cannot be fetched raise OutsideError, whose hint is `insisting`, the command that
+    gives them up. If `insisting` is "", they are given up with a note.
     """
 
     def __init__(self, ray: RayApi, *, note: Callable[[str], None], insisting: str) -> None:
@@ -213,7 +222,7 @@ class _Bringing:
         self._insisting = insisting
         self._tried: set[str] = set()
         self._given_up: set[str] = set()
-        # By run: the reason why what it left is unknown.
+        # By name of a run: the error of its damaged records.
         self._unreadable: dict[str, Exception] = {}
 
     def is_done(self, run: RunDirectory) -> bool:
@@ -221,10 +230,10 @@ class _Bringing:
             return True
         try:
             is_at_home = runs.is_at_home(self._ray, run)
-        except Exception as error:  # the run's records may hold anything (`told_its_end`)
+        except Exception as error:  # a task, a full disk or a program may have damaged the records
             self._unreadable[run.name] = error
             return False
-        # A report that cannot be written is noted once.
+        # `_bring` notes a report that it cannot write: it is not tried a second time.
         return is_at_home and (run.report.exists() or run.name in self._tried)
 
     def step(self, left: Sequence[RunDirectory]) -> Step:
@@ -242,7 +251,7 @@ class _Bringing:
         return Step("fetch-outputs", title, fetched, fetch, deadline=WAIT_SECONDS)
 
     def _bring(self, run: RunDirectory) -> None:
-        """Fetch what a run left, as far as it is known."""
+        """Fetch a run's outputs and checkpoints; give up those that fail."""
         self._tried.add(run.name)
         problems: list[tuple[str, Exception]] = []
         try:
@@ -251,7 +260,7 @@ class _Bringing:
                 problems.append(("outputs", error))
             for error in unfetched.checkpoints:
                 problems.append(("checkpoints", error))
-        except Exception as error:  # the run's records may hold anything (`told_its_end`)
+        except Exception as error:  # a task, a full disk or a program may have damaged the records
             problems.append(("outputs", error))
 
         unreadable = self._unreadable.pop(run.name, None)
@@ -277,19 +286,22 @@ class _Bringing:
 
 
 def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
-    """Say whether the storage of a cluster, if any, outlives what ends: its own goes with it."""
+    """Say whether a storage for checkpoints, if any, outlives the change.
+
+    Storage that the cluster itself made ends with the cluster.
+    """
     return ends == "head" or cluster.backend.traits.storage_stays(cluster.spec)
 
 
 def _name_lost_checkpoints(
     here: Sequence[RunDirectory], note: Callable[[str], None], *, storage_stays: bool
 ) -> None:
-    """Name the checkpoints that end with the head, and record with each run that they do."""
+    """Note which checkpoints are not on this machine; record those that are lost with the head."""
     for run in here:
         try:
             now = state.load(run)
             left = checkpoints.elsewhere(run, now)
-        except Exception:  # noqa: S112 - as in told_its_end; what it left was given up before
+        except Exception:  # noqa: S112 - damaged records, whose run `_Bringing` has given up
             continue
 
         if not left:
@@ -303,7 +315,7 @@ def _name_lost_checkpoints(
 
 
 def told_its_end(results: Path, name: str) -> bool:
-    """Say whether the records of a run, if it was dispatched from here, have its end."""
+    """Say whether the records of a run here have its end; False for a run without records here."""
     run = _here(results, name)
     try:
         return run is not None and state.load(run).ended
@@ -312,7 +324,7 @@ def told_its_end(results: Path, name: str) -> bool:
 
 
 def _here(results: Path, name: str) -> RunDirectory | None:
-    """Return the directory of a run that was dispatched from here, None of any other."""
+    """Return the directory of a run that was dispatched from here, None for any other run."""
     run = RunDirectory(results / name)
     if name and Path(name).name == name and (run.path / "run.json").is_file():
         return run

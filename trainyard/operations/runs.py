@@ -1,4 +1,4 @@
-"""train.* between the command line and dispatch: find the files, the run, and the run's cluster."""
+"""train.* between the command line and dispatch: find files, runs, and the cluster of a run."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def ready(
     sweep: bool = False,
     job_file: Path | None = None,
 ) -> tuple[Prepared, Cluster]:
-    """Load the cluster file and the job file, and check one against the other. Raises RequestError.
+    """Load the cluster file and the job file, and check the job against the cluster.
 
     An override that begins with `cluster.` is for the cluster file, any other for the job file.
-    With `sweep` it has to be the job of a sweep, else it must not. `job_file` is read instead of
-    the one in the job's directory.
+    `sweep` says whether the job must be a sweep, or must not. `job_file` replaces the job.yaml of
+    the job's directory. Raises RequestError.
     """
     if len(files) > 1:
         raise RequestError(
@@ -79,7 +79,7 @@ def ready(
     area = "train" if sweep else "tune"
     other = f"trainyard {area}.dispatch {job_dir}"
     prepared = checked(cluster, job, directory, overrides=of_job, sweep=sweep, other=other)
-    # In the order in which they were typed.
+    # The record of the run has all flags in the order in which they were typed.
     return replace(prepared, overrides=tuple(overrides)), cluster
 
 
@@ -92,10 +92,11 @@ def checked(
     sweep: bool,
     other: str,
 ) -> Prepared:
-    """Check a job against the cluster that it is meant for. Raises RequestError.
+    """Check a job against its cluster. Raises RequestError.
 
-    `overrides` are the flags of the job, which the run's record keeps together with the cluster's.
-    `other` is the command to suggest when the job is a sweep and should not be, or the reverse.
+    `overrides` are the job's values of `--set`; the returned ones, for the run's record, include
+    the cluster's. `other` is the command to suggest if the job is a sweep and must not be, or the
+    reverse.
     """
     if cluster.site.overrides:
         clusters.refuse_unmade(cluster)
@@ -120,10 +121,10 @@ def dispatch(
     progress: Progress,
     screen: Screen,
 ) -> tuple[RunStatus, Endpoint]:
-    """Connect to the cluster, send the job and begin its run; return also its endpoint.
+    """Connect to the cluster, send the job and begin its run; return the run's status and endpoint.
 
-    With `wait`, follow the run and bring its results home. `command` is the command line in the
-    record of the run.
+    With `wait`, follow the run and fetch its results. `command` is the command line for the run's
+    record.
     """
     endpoint = clusters.connect(cluster)
     if not skip_smoke:
@@ -150,10 +151,12 @@ def statuses(
     state: str = "",
     since: str = "",
 ) -> list[RunStatus]:
-    """Return the status of every run of this machine, the newest first.
+    """Return the status of each run that was dispatched from here, the newest first.
 
-    A cluster that is away is asked once. With `file`, only the runs of the cluster that `-f` means;
-    the flags of `train.list` choose further. Raises RequestError.
+    The clusters of active runs are asked. A cluster that does not answer is asked only once, for
+    the first of its runs. `file` chooses the runs of the cluster that `-f` means; `job`, `state`
+    and `since` are as typed for `train.list`. A damaged record matches every `job` and `since`.
+    Raises RequestError for a wrong `state` or `since`.
     """
     known = get_args(State)
     if state and state not in known:
@@ -172,7 +175,7 @@ def statuses(
     connect_to = _connector(here)
     for run in store.runs(here.results, cluster=_cluster_name(here, file)):
         record = store.described(run)
-        # A job may be named as train.dispatch takes it: by its directory.
+        # A job may also be named by its directory, as for train.dispatch.
         is_meant = job in ("", record.get("job")) or Path(job).name == record.get("job")
         if not record or (is_meant and (store.started(record) or 0.0) >= after):
             name = str(record.get("cluster", "?"))
@@ -186,7 +189,10 @@ def statuses(
 def _run_status(
     run: RunDirectory, cluster: str, away: dict[str, str], *, connect: Connect
 ) -> RunStatus:
-    """Return the status of a run; `away` are the clusters that did not answer, with reasons."""
+    """Return the status of a run; ask its cluster, unless `away` has it.
+
+    `away` maps the names of clusters that did not answer to the reasons; this one may be added.
+    """
     try:
         state = states.load(run)
     except TrainyardError as error:
@@ -216,7 +222,10 @@ def logs(
     everything: bool,
     follow: bool,
 ) -> RunStatus:
-    """Show a run's logs; `task` must be one of its tasks."""
+    """Show a run's logs, or with `follow` keep showing them until the run ends.
+
+    Raises RequestError if `task` is none of the run's tasks; `screen` chooses what is shown of it.
+    """
     tasks = run.record()["tasks"]
     if task is not None and task not in tasks:
         there_are = f"there are: {', '.join(tasks[:10])}{did_you_mean(task, tasks)}"
@@ -234,7 +243,7 @@ def watch(run: RunDirectory, here: Here, *, screen: Screen) -> RunStatus:
 
 
 def compare(names: Sequence[str], here: Here, *, tags: Sequence[str]) -> Comparison:
-    """Compare runs by name. Raises RequestError unless there are two of them at least."""
+    """Compare runs by name. Raises RequestError for less than two different runs, or one twice."""
     chosen = [find_run(name, here) for name in names]
     if len({run.name for run in chosen}) < max(2, len(chosen)):
         raise RequestError(
@@ -258,10 +267,11 @@ def has_ended(run: RunDirectory) -> bool:
 def stop_elsewhere(
     name: str, file: str | None, progress: Progress, *, here: Here, dry: bool
 ) -> str | None:
-    """Stop a run that was dispatched elsewhere, on the cluster that `-f` means; return its user.
+    """Stop a run that another machine dispatched to the cluster of `-f`; return the run's user.
 
-    None where it is to be stopped as any other: its record is here, or that cluster does not know
-    it either.
+    Nothing is stopped with `dry`. Returns None if the run has a record here, if the cluster does
+    not answer, or if the cluster has no such run: the caller then treats it as a run of this
+    machine.
     """
     if not name or file is None or Path(name).name != name or (here.results / name).exists():
         return None
@@ -287,7 +297,10 @@ def fetch(run: RunDirectory, here: Here, *, checkpoints: bool, screen: Screen) -
 
 
 def refuse_active(run: RunDirectory, here: Here, *, stop: str) -> None:
-    """Raise RequestError for a run that is active: it cannot be resumed until `stop` ends it."""
+    """Raise RequestError for an active run, which cannot be resumed; `stop` is the command to name.
+
+    A run whose cluster does not answer is not refused.
+    """
     now = status(run, here)
     if not now.state.ended and not now.unsure:
         hint = (
@@ -300,7 +313,10 @@ def refuse_active(run: RunDirectory, here: Here, *, stop: str) -> None:
 def fetch_to_resume(
     run: RunDirectory, tasks: Collection[str], *, here: Here, screen: Screen
 ) -> None:
-    """Bring home what these tasks left; note what cannot be had: they begin with what is here."""
+    """Fetch outputs and checkpoints of these tasks.
+
+    A failure is only noted: the tasks then resume from the files that are here.
+    """
     try:
         runs.fetch(run, _connector(here), screen=screen, checkpoints=True, of=tasks)
     except TrainyardError as error:
@@ -308,13 +324,13 @@ def fetch_to_resume(
 
 
 def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
-    """Write a run's report again; that of an active run has what it left by now."""
+    """Write a run's report again, and return its path; new results are fetched before."""
     runs.fetch_so_far(run, _connector(here), screen=screen)
     return write_report(run.path)
 
 
 def report_all(here: Here, file: str | None) -> Path:
-    """Write the page over all runs, or those of the cluster that `-f` means; return its path."""
+    """Write the overview page of all runs, or of those on the cluster of `-f`; return its path."""
     rows = []
     for status in statuses(here, file):
         if status.broken:
@@ -328,14 +344,14 @@ def report_all(here: Here, file: str | None) -> Path:
 
 
 def find_run(name: str | None, here: Here, file: str | None = None) -> RunDirectory:
-    """Return the run of this name, or the newest; with `file`, of the cluster that `-f` means."""
+    """Return the run of this name, else the newest; with `file`, only on the cluster of `-f`."""
     return store.find(here.results, name, cluster=_cluster_name(here, file))
 
 
 def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
-    """Return the run of this name, else the only active one, else the newest.
+    """Return the run of this name; without a name the only active run, else the newest.
 
-    Raises RequestError if several are active.
+    Raises RequestError if several runs are active, or none has this name.
     """
     chosen = name or the_open_run(statuses(here, file))
     name_of_cluster = _cluster_name(here, file)
@@ -343,9 +359,12 @@ def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
 
 
 def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
-    """Return the only active run, or None. Raises RequestError if there are several."""
+    """Return the name of the only active run, None without one.
+
+    Runs whose cluster does not answer count only if no run is certainly active. Raises RequestError
+    if several are left.
+    """
     open_runs = [status for status in statuses if not status.state.ended and not status.broken]
-    # A run whose cluster does not answer may have ended.
     certain = [status for status in open_runs if not status.unsure]
     names = [status.run.name for status in certain or open_runs]
     if len(names) > 1:
@@ -360,15 +379,15 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
 
 
 def connect(run: RunDirectory, here: Here) -> Endpoint:
-    """Return the endpoint of a run's cluster, by the cluster file that was recorded with it."""
+    """Return the endpoint of a run's cluster, by the copy of its cluster file in the record."""
     cluster = clusters.find(str(run.cluster_file), here.environ, directory=here.directory)
-    # A token file is named relative to where the cluster file was.
+    # The path of a token file is relative to the original cluster file, not to the copy.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))
     return clusters.connect(replace(cluster, site=replace(cluster.site, source=source)))
 
 
 def _connector(here: Here) -> Connect:
-    """Return `connect` as dispatch calls it: with the run alone."""
+    """Return `connect` in the form that dispatch calls, with the run as its only argument."""
     return partial(connect, here=here)
 
 

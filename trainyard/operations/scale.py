@@ -1,4 +1,4 @@
-"""Another size of a cluster, without a change of its file."""
+"""Change the size of a cluster without a change of its file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _SIZE_FORM = "must be GROUP=N, such as gpu=3"
 
 
 def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
-    """Return the cluster with other sizes of its groups, given as GROUP=N.
+    """Return the cluster with new sizes of its groups, given as GROUP=N.
 
-    N is the fewest nodes of a group that grows and shrinks by itself. Raises RequestError with all
-    that is wrong.
+    For a group that autoscales, N is its minimum. Raises RequestError with every wrong size.
     """
     spec = cluster.spec
     if not cluster.backend.traits.makes_nodes:
@@ -51,7 +50,10 @@ def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
 
 
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
-    """Yield the override of each size that differs from the file, whose reader knows the groups."""
+    """Yield an override of the cluster file for each size that differs from the file.
+
+    An unknown group gets one as well: the file's loader then raises the error.
+    """
     groups = {group.name: group for group in spec.workers}
     for size in sizes:
         name, _, count = size.partition("=")

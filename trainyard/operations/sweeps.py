@@ -1,4 +1,4 @@
-"""tune.* between the command line and dispatch, where a sweep differs from any other run."""
+"""tune.* between the command line and dispatch: only what differs from other runs (runs.py)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results.store import RunDirectory
 
-# The subject of a study: with another of these its values say nothing.
+# Keys that define a study: values of former trials say nothing about a sweep with other ones.
 _SAME = ("space", "metric", "mode", "objective", "repeats")
 
 
 def about(run: RunDirectory) -> Mapping[str, Any]:
-    """Return the `tune` section of a sweep's record. Raises RequestError for another run."""
+    """Return the `tune` section of a sweep's record. Raises RequestError for a run without one."""
     tune: Mapping[str, Any] | None = run.record().get("tune")
     if tune is None:
         hint = (
@@ -39,10 +39,9 @@ def ready_again(
     overrides: Sequence[str],
     backend: str | None,
 ) -> tuple[Prepared, Cluster]:
-    """Return what continues a sweep that has ended. Raises RequestError.
+    """Return the job and cluster that continue an ended sweep. Raises RequestError.
 
-    The job file is the one that was recorded, with overrides on top; the job's other files are as
-    they are now.
+    The recorded job file is used, with `overrides`; the job's other files are sent as they are now.
     """
     before = about(run)
     runs.refuse_active(run, here, stop="tune.stop")
@@ -51,7 +50,7 @@ def ready_again(
     else:
         study = ""
 
-    # The last line may have been cut off.
+    # A last line without its newline was cut off when the file was fetched.
     study = study[: study.rfind("\n") + 1]
     if not study:
         hint = f"Start it again: trainyard tune.dispatch {run.record()['job_directory']}"

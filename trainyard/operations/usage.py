@@ -1,4 +1,4 @@
-"""The resources in use on a cluster that answers, and the runs that are active there."""
+"""Ask a cluster which resources are in use, and which runs are active."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Amounts, Job, without_drivers_of_runs
 
-# A longer table is not read.
+# More active runs are not asked for details: people would not read a longer table.
 _MOST_RUNS = 50
 
 
 @dataclass(frozen=True)
 class RunNow:
-    """A run that is active, or another Ray job (`job` is None); None is a value not told yet."""
+    """An active run, or another active Ray job, whose `job` is None.
+
+    Other values are None if the cluster does not say; `running` and `waiting` count tasks.
+    """
 
     run: str
     job: str | None
@@ -35,10 +38,10 @@ class RunNow:
 
 @dataclass(frozen=True)
 class Usage:
-    """The resources that are in use and free, by the name of each node, and the runs that use them.
+    """The resources of each node, by its name, and the active runs.
 
-    `runs` is None where the cluster does not say; `last_end` is when the last job ended, in Unix
-    seconds.
+    The two Amounts of a node are as `RayApi.usage` returns them. `runs` is None if the cluster does
+    not answer. `last_end` is when the last job ended, in Unix seconds, 0 without one.
     """
 
     nodes: Mapping[str, tuple[Amounts, Amounts]] = field(default_factory=dict)
@@ -47,9 +50,9 @@ class Usage:
 
 
 def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
-    """Ask a cluster what is in use there, if any of its nodes answers.
+    """Ask a cluster for its usage; if no node is up, or no answer comes, return an empty one.
 
-    `has_ended` says whether a run is known to have ended: Ray calls its job running for a moment
+    `has_ended` says whether a run is recorded as ended: Ray lists its job as running for a moment
     longer.
     """
     if now.address is None or not any(node.state == "up" for node in now.nodes):
@@ -72,7 +75,10 @@ def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: Fa
 
 
 def ends_at(now: ClusterStatus, usage: Usage) -> float | None:
-    """Return when the cluster's leash ends it as things are now, in Unix seconds."""
+    """Return when the cluster's leash will end it, in Unix seconds; None if it will not.
+
+    The leash ends a cluster at a deadline, or after an idle time, which counts only without runs.
+    """
     current = now.leash
     if current is None or current.problem:
         return None
@@ -103,14 +109,17 @@ def _run(ray: RayApi, job: Job) -> RunNow:
 
 
 def _name(job: Job) -> str:
-    """Return the run of a job, or of the task whose driver it is; else the driver's number."""
+    """Return the run of a job, or of the task that started its driver; else the driver's number."""
     if job.belongs_to:
         return job.belongs_to.run
     return job.submission_id or f"Ray job {job.driver}"
 
 
 def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:
-    """Return how many tasks of a run are running and waiting, by what its runner wrote last."""
+    """Return how many tasks of a run are running and waiting, from its runner's last file.
+
+    (None, None) if the job is no run, or the file cannot be read.
+    """
     if "trainyard_run" not in job.metadata or job.node_id is None:
         return None, None
     try:
