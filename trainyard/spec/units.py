@@ -67,9 +67,9 @@ def format_duration(seconds: float) -> str:
 
 
 def size_of_others(written: object) -> str | None:
-    """Return a size of Docker (512m) or Kubernetes (512Mi) as it is written here.
+    """Return Docker's 512m or Kubernetes' 512Mi as 512MiB; None for anything else.
 
-    Both count in powers of 2.
+    Docker and Kubernetes count in powers of 2.
     """
     match = re.fullmatch(rf"({_NUMBER}) ?([KMGTkmgt])i?[Bb]?", str(written))
     if match is None or not isinstance(written, str):
@@ -78,7 +78,7 @@ def size_of_others(written: object) -> str | None:
 
 
 def _amount(written: object, units: Mapping[str, int]) -> Decimal:
-    """Return a number times its unit; 0 for anything else."""
+    """Return the number in `4GiB` times its unit; 0 if the text is no number with a unit."""
     match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", str(written))
     if match is None or not isinstance(written, str):
         return Decimal(0)
