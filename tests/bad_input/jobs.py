@@ -118,7 +118,7 @@ JOBS = (
         "outputs: ['*.pt', 'runs/v?/', 'ckpt[0-9]', 'runs/[old]']\n",
         *(
             f"train/job.yaml:2: outputs.{index}: must be a file or directory, and no pattern: "
-            f'name the directory in which they lie, got "{pattern}"'
+            f'name the directory that holds the files, got "{pattern}"'
             for index, pattern in enumerate(("*.pt", "runs/v?/", "ckpt[0-9]", "runs/[old]"))
         ),
     ),

@@ -82,9 +82,8 @@ def wrong(lab: Yard, section: str, *, workers: str = "[]") -> list[str]:
             [
                 "error: there are no AWS credentials for this user",
                 "  at NoCredentialsError : Unable to locate credentials",
-                "  -> As for the AWS command line: aws configure, aws sso login, AWS_PROFILE. "
-                "Try: aws sts "
-                "get-caller-identity",
+                "  -> Log in as for the AWS command line: aws configure, aws sso login, "
+                "AWS_PROFILE. Try: aws sts get-caller-identity",
             ],
         ),
         (
@@ -93,9 +92,8 @@ def wrong(lab: Yard, section: str, *, workers: str = "[]") -> list[str]:
             [
                 "error: there is no AWS profile team here",
                 "  at ProfileNotFound : The config profile (team) could not be found",
-                "  -> Which there are: aws configure list-profiles. It is `ec2.profile` of the "
-                "cluster file, or "
-                "AWS_PROFILE.",
+                "  -> List the profiles: aws configure list-profiles. This name is `ec2.profile` "
+                "of the cluster file, or AWS_PROFILE.",
             ],
         ),
         (
@@ -127,7 +125,7 @@ def test_credentials_have_not_expired(lab: Yard, account: Cloud) -> None:
     assert refused(lab) == [
         "error: the AWS session of this user has expired",
         f"  at ExpiredToken: {text}",
-        "  -> Get a new one, such as by: aws sso login",
+        "  -> Get a new session, such as by: aws sso login",
     ]
 
 

@@ -35,7 +35,7 @@ from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 API_ARGUMENTS = f"{DATA}/args/kube-apiserver"
-AGAIN = "  -> Mend them, and repeat the same command; the others wait."
+AGAIN = "  -> Mend these hosts, and repeat the same command; the other hosts wait."
 ALONE = "This MicroK8s deployment is not acting as a node in a cluster."
 SSHD = "/usr/sbin/sshd -o PasswordAuthentication=no"
 
@@ -268,7 +268,8 @@ def test_a_full_disk_is_snapd_s_error_with_its_host_and_others_continue(lab: Lab
     assert lines[0] == f"error: {lab.second.ip}: snap install microk8s failed"
     assert lines[1].endswith(": no space left on device)")
     assert (
-        lines[2] == "  -> When that is mended, or has ended, repeat the same command: it continues."
+        lines[2]
+        == "  -> Once the cause is mended, or has passed, repeat the same command: it continues."
     )
     assert [is_installed(host) for host in (lab.first, lab.second)] == [True, False]
 

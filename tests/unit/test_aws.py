@@ -46,7 +46,7 @@ def test_a_refusal_keeps_the_code_and_the_words_of_aws(monkeypatch: pytest.Monke
     assert error.lines() == [
         "AWS refuses ec2:RunInstances",
         "  at InsufficientInstanceCapacity: its own words",
-        "  -> When that is mended, or has ended, repeat the same command: it continues.",
+        "  -> Once the cause is mended, or has passed, repeat the same command: it continues.",
     ]
 
 

@@ -40,7 +40,7 @@ def test_a_missing_right_is_named_with_verb_kind_namespace_and_user() -> None:
 @pytest.mark.parametrize(
     ("status", "message", "kind", "what"),
     [
-        (400, "bad field", InvalidError, "Kubernetes does not take it: bad field"),
+        (400, "bad field", InvalidError, "Kubernetes rejects the object: bad field"),
         (
             401,
             "Unauthorized",
@@ -63,15 +63,20 @@ def test_a_missing_right_is_named_with_verb_kind_namespace_and_user() -> None:
             403,
             "violates PodSecurity",
             InvalidError,
-            "Kubernetes does not allow it: violates PodSecurity",
+            "Kubernetes does not allow the request: violates PodSecurity",
         ),
         (
             404,
             'namespaces "team" not found',
             KubeError,
-            'Kubernetes does not have it: namespaces "team" not found',
+            'Kubernetes does not have the object: namespaces "team" not found',
         ),
-        (409, "already exists", ConflictError, "Kubernetes has it otherwise: already exists"),
+        (
+            409,
+            "already exists",
+            ConflictError,
+            "the object exists or was changed meanwhile: already exists",
+        ),
         (500, "webhook failed", KubeError, "the Kubernetes API answered 500: webhook failed"),
         (503, "starting", ApiUnreachableError, "the Kubernetes API cannot answer now: starting"),
     ],
@@ -85,6 +90,6 @@ def test_each_refusal_has_its_kind(
 
 def test_another_server_is_told_as_that_and_a_kind_that_is_unknown_is_not() -> None:
     foreign = errors.refused(405, b"<html>\nGo away", CREATE, ACCESS)
-    assert foreign.what == "something else than a Kubernetes API answered 405: <html>\nGo away"
+    assert foreign.what == "a server that is no Kubernetes API answered 405: <html>\nGo away"
     unknown = errors.refused(404, b"404 page not found\n", CREATE, ACCESS)
-    assert unknown.what == "Kubernetes does not have it: 404 page not found"
+    assert unknown.what == "Kubernetes does not have the object: 404 page not found"

@@ -1,4 +1,4 @@
-"""Addresses and TCP ports of this machine: whose they are, and whether they are free."""
+"""Host names, addresses and TCP ports as this machine sees them, and its proxies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def resolve(host: str) -> tuple[str, ...]:
 
 
 def outgoing(host: str) -> str:
-    """Return the address of this machine from which an IP address is reached; nothing is sent."""
+    """Return the own address from which this machine would reach an IP address; sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))
         return str(probe.getsockname()[0])
@@ -54,18 +54,18 @@ def is_ours(address: str) -> bool:
 
 
 def is_free(address: str, port: int) -> bool:
-    """Say whether a program may listen there now. Ports that only root may use count as free."""
+    """Say whether the port is not in use now. Ports that only root may use count as free."""
     return _bind(address, port) != errno.EADDRINUSE
 
 
 def answers(address: str, port: int, *, ca: str = "") -> bool:
-    """Say whether an address accepts connections; with `ca`, with a certificate of that CA."""
+    """Say whether a port accepts connections and, with `ca`, shows a certificate of that CA."""
     try:
         with socket.create_connection((address, port), timeout=CONNECT_SECONDS) as connection:
             if ca:
                 context = ssl.create_default_context(cadata=ca)
-                # MicroK8s' addresses change; its older CAs lack what Python 3.13 requires
-                # (microk8s#4864).
+                # MicroK8s' addresses change, so the name is not checked. Its older CAs lack what
+                # Python 3.13 requires, so the check is not strict (microk8s#4864).
                 context.check_hostname = False
                 context.verify_flags &= ~ssl.VERIFY_X509_STRICT
                 context.wrap_socket(connection).close()
@@ -75,10 +75,10 @@ def answers(address: str, port: int, *, ca: str = "") -> bool:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Have the system notice within half a minute that the other side is gone without a word."""
+    """Make the system end the connection half a minute after the other side has vanished."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # macOS knows the first of these as TCP_KEEPALIVE.
+    # TCP_KEEPALIVE is macOS's name for TCP_KEEPIDLE.
     for name, value in (
         ("TCP_KEEPIDLE", IDLE_SECONDS),
         ("TCP_KEEPALIVE", IDLE_SECONDS),
@@ -97,7 +97,7 @@ def _bind(address: str, port: int) -> int:
         family = socket.AF_INET
 
     with socket.socket(family) as probe:
-        # As Docker does: connections that have just ended keep no port.
+        # As Docker does: a connection that has just ended must not make its port count as used.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))

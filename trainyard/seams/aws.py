@@ -18,18 +18,20 @@ from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 if TYPE_CHECKING:
     from botocore.config import Config
 
-# botocore's pauses grow from attempt to attempt; throttled calls are retried within these.
+# The most attempts of a call that AWS throttles; botocore's pauses grow from attempt to attempt.
 TRIES = 6
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60
 WHO_AM_I = "https://checkip.amazonaws.com"
-# Read against "EXCEPTION CODE: text", as botocore and AWS name them.
+# Patterns are searched in "EXCEPTION CODE: text": botocore's class, AWS's code and text. {who} is
+# "this user" or "profile NAME", {profile} the flag " --profile NAME" or nothing, {action} the
+# rejected call, such as ec2:RunInstances.
 REFUSALS = (
     Rule(
         r"ProfileNotFound.*\((?P<profile>[^)]*)\)",
         "there is no AWS profile {profile} here",
-        "Which there are: aws configure list-profiles. It is `ec2.profile` of the cluster file, "
-        "or AWS_PROFILE.",
+        "List the profiles: aws configure list-profiles. This name is `ec2.profile` of the cluster "
+        "file, or AWS_PROFILE.",
         error=PrerequisiteError,
     ),
     Rule(
@@ -41,7 +43,7 @@ REFUSALS = (
     Rule(
         "NoCredentials|PartialCredentials|CredentialRetrieval|ConfigNotFound",
         "there are no AWS credentials for {who}",
-        "As for the AWS command line: aws configure, aws sso login, AWS_PROFILE. "
+        "Log in as for the AWS command line: aws configure, aws sso login, AWS_PROFILE. "
         "Try: aws sts get-caller-identity{profile}",
         error=PrerequisiteError,
     ),
@@ -54,13 +56,13 @@ REFUSALS = (
     Rule(
         "ExpiredToken|RequestExpired|InvalidIdentityToken",
         "the AWS session of {who} has expired",
-        "Get a new one, such as by: aws sso login{profile}",
+        "Get a new session, such as by: aws sso login{profile}",
         error=PrerequisiteError,
     ),
     Rule(
         "AuthFailure|InvalidClientTokenId|SignatureDoesNotMatch|UnrecognizedClient|InvalidAccessKeyId",
         "AWS does not accept the credentials of {who}",
-        "Are they right, and is the clock of this machine? "
+        "Are the credentials right, and is the clock of this machine? "
         "Try: aws sts get-caller-identity{profile}",
         error=PrerequisiteError,
     ),
@@ -84,10 +86,10 @@ REFUSALS = (
     Rule(
         "EndpointConnection|ConnectTimeout|ReadTimeout|ConnectionClosed|ProxyConnection|SSLError|HTTPClient",
         "AWS does not answer in region {region}",
-        "Is there a region of that name, and a way to it from here? Repeat the same command "
-        "then: it continues.",
+        "Is there a region of that name, and does this machine reach the internet? Then repeat "
+        "the same command: it continues.",
     ),
-    # Such as a proxy's page of HTML.
+    # An answer that botocore cannot read, such as a proxy's HTML page.
     Rule(
         "ResponseParser",
         "what answers to {action} is not AWS",
@@ -96,7 +98,7 @@ REFUSALS = (
     Rule(
         "",
         "AWS refuses {action}",
-        "When that is mended, or has ended, repeat the same command: it continues.",
+        "Once the cause is mended, or has passed, repeat the same command: it continues.",
     ),
 )
 
@@ -136,7 +138,7 @@ class Aws:
 
     @cached_property
     def caller(self) -> Mapping[str, Any]:
-        """Return the owner of the credentials: Account, Arn; asked once."""
+        """Return the owner of the credentials (Account, Arn); AWS is asked once."""
         return self.call("sts", "get_caller_identity")
 
     def call(
@@ -149,7 +151,7 @@ class Aws:
     def find(
         self, service: str, operation: str, *, region: str | None = None, **arguments: Any
     ) -> dict[str, Any]:
-        """Return the answer about one thing, by its name or id; {} if it does not exist."""
+        """Call an operation about one named resource; return {} if the resource does not exist."""
         try:
             return self.call(service, operation, region=region, **arguments)
         except AwsError as error:
@@ -253,7 +255,7 @@ class Aws:
             words["profile"] = f" --profile {self.profile}"
 
         text = f"{type(error).__name__} {code}: {detail.get('Message', error)}"
-        # The last rule fits everything.
+        # The last rule matches every text.
         cause = cast(Diagnosis, explain(text, REFUSALS, **words))
         where = cause.raw.removeprefix("ClientError ")
         if cause.error is not OutsideError:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trainyard.errors import TrainyardError
 from trainyard.seams.aws import Aws
 
-# The API serves the prices of all regions, from few of them.
+# The price API runs in a few regions only, and each of them has the prices of all regions.
 _REGION = "us-east-1"
 _ON_DEMAND = {
     "operatingSystem": "Linux",
@@ -19,7 +19,10 @@ _ON_DEMAND = {
 
 
 def hourly(aws: Aws, region: str, types: Sequence[str]) -> float | None:
-    """Return the price of such instances for an hour on demand, in USD; None if one is unknown."""
+    """Return the on-demand price in USD of one hour of all these instances; None if unknown.
+
+    `types` has an entry for each instance. One unknown price makes the sum unknown.
+    """
     if not types:
         return None
 
@@ -33,7 +36,7 @@ def hourly(aws: Aws, region: str, types: Sequence[str]) -> float | None:
 
 
 def monthly(aws: Aws, region: str, gibibytes: int, kind: str) -> float | None:
-    """Return the price of a volume for a month, in USD, by its size alone; None if unknown."""
+    """Return the price of a volume for a month, in USD, for its size alone; None if unknown."""
     price = _price(aws, region, productFamily="Storage", volumeApiName=kind)
     if price is None:
         return None
@@ -55,7 +58,7 @@ def _price(aws: Aws, region: str, **product: str) -> float | None:
                 for part in term["priceDimensions"].values():
                     prices.append(float(part["pricePerUnit"]["USD"]))
     except (TrainyardError, KeyError):
-        # A price is never worth an error: few users may ask for them.
+        # Few users have the right to ask for prices, and no command may fail for want of one.
         return None
 
     return max(prices, default=None)

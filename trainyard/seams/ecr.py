@@ -23,7 +23,7 @@ def region(address: str) -> str:
 
 
 def login(address: str, environ: Mapping[str, str]) -> Login:
-    """Return a fresh login, asked for at every push and pull: it has never expired.
+    """Ask AWS for a new login; called at every push and pull, so that none has expired.
 
     Raises PrerequisiteError without boto3, AWS credentials or rights, OutsideError when AWS
     refuses.
@@ -35,7 +35,7 @@ def login(address: str, environ: Mapping[str, str]) -> Login:
 
 
 def has_repository(address: str, name: str, environ: Mapping[str, str]) -> bool:
-    """Say whether a repository exists, in the account that the address names."""
+    """Say whether a repository exists in the account that the address names."""
     repositories = _aws(address, environ).find(
         "ecr", "describe_repositories", repositoryNames=[name], **_account(address)
     )
@@ -61,5 +61,5 @@ def _account(address: str) -> dict[str, str]:
 
 
 def _aws(address: str, environ: Mapping[str, str]) -> Aws:
-    # The region of the address counts: a login of another region is refused.
+    # The registry refuses a login of any other region than that of its address.
     return Aws(environ, region=region(address))

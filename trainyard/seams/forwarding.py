@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that lead elsewhere, for as long as this process lives.
 
-Each connection to one is served by a thread of its own. A connection that cannot be served is
-closed at once, which clients understand sooner than silence, and `last_error` says why.
+A thread of its own serves each connection. A connection that cannot be served is closed at once,
+because clients would wait through silence; `last_error` says why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _lock = threading.Lock()
 
 
 def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
-    """Return the forward of that key; made if there is none yet."""
+    """Return the forward with this key; `make` makes it at the first call."""
     with _lock:
         if key not in _forwards:
             _forwards[key] = make()
@@ -42,7 +42,10 @@ def loopback() -> socket.socket:
 
 
 class Forward:
-    """A listener; `serve` handles one connection, and returns or raises why it failed."""
+    """A listener at `address`, a port or a path.
+
+    `serve` handles one connection. It returns ("" for success) or raises why the connection failed.
+    """
 
     def __init__(self, listener: socket.socket, serve: Callable[[socket.socket], str]) -> None:
         self.last_error = ""
@@ -64,5 +67,5 @@ class Forward:
             except TrainyardError as error:
                 self.last_error = error.what
             except Exception as error:
-                # The thread has no other place to report it.
+                # A thread can report an error nowhere else.
                 self.last_error = f"the connection broke: {error}"

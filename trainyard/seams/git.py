@@ -1,4 +1,4 @@
-"""Which revision a directory is at, as git says."""
+"""A directory's repository, as git sees it: revision, version, changed files."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ UNREACHABLE = (
 )
 # Texts of Go's HTTP client about a server that does not answer.
 _SILENT = ("no such host", "connection refused", "i/o timeout", "unreachable", "x509:")
-# A chart of a repository elsewhere is fetched first; without --wait the rest takes seconds.
+# Most of this is for fetching a remote chart: without --wait the rest takes seconds.
 SECONDS = 180.0
 # KubeRay's CRDs are a megabyte of YAML: 1 s with libyaml, 15 s without.
 _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -44,7 +44,7 @@ class Chart:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return the words for it on Helm's command line."""
+        """Return the arguments that name the chart on Helm's command line."""
         if self.repository is None:
             return (self.name,)
 
@@ -56,7 +56,10 @@ class Chart:
 
 @dataclass(frozen=True)
 class Release:
-    """A release: `status` is deployed, pending-install, failed, ...; `description` its maker."""
+    """A release: `status` is deployed, pending-install, failed, ...
+
+    `description` is the text of its last installation, by which Trainyard's own are told apart.
+    """
 
     status: str
     description: str
@@ -64,7 +67,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Helm:
-    """Helm on the Kubernetes of a context of a kubeconfig."""
+    """Helm for the Kubernetes cluster of one context of a kubeconfig."""
 
     environ: Mapping[str, str]
     kubeconfig: str
@@ -85,7 +88,7 @@ class Helm:
         output = self._run(
             command, doing=f"ask for the release {name}", unless="release: not found"
         )
-        # Plugins and libraries print lines of their own before it.
+        # Plugins and libraries may print lines of their own before the JSON.
         start = output.find("{")
         if start < 0:
             return None
@@ -104,7 +107,7 @@ class Helm:
         *,
         description: str,
     ) -> None:
-        """Install or upgrade a release in an existing namespace; the caller applies its CRDs."""
+        """Install or upgrade a release, without its CRDs, in a namespace that exists."""
         command = ["upgrade", name, *chart.arguments, "--install", "--skip-crds"]
         command += [*self._in(namespace), "--description", description, "--values", "-"]
         self._run(command, doing=f"install {name}", stdin=json.dumps(dict(values)))
@@ -118,7 +121,10 @@ class Helm:
     def _run(
         self, arguments: Sequence[str], *, doing: str, stdin: str = "", unless: str = ""
     ) -> str:
-        """Return Helm's output without warnings; "" where it fails with the text `unless`."""
+        """Run Helm and return its output without warnings; "" if it fails with the text `unless`.
+
+        Raises PrerequisiteError if Kubernetes forbids it, OutsideError for any other failure.
+        """
         helm = programs.find("helm", self.environ, hint=INSTALL)
         lines: list[str] = []
         env = {**self.environ, "KUBECONFIG": self.kubeconfig}

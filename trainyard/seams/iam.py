@@ -14,14 +14,15 @@ FOR_EC2 = {
 
 
 def may_pass(aws: Aws, caller: str, role: str) -> bool:
-    """Say whether a user, or a session's owner, may give a role to instances; all are ARNs.
+    """Ask IAM whether `caller`, a user or a session, may give `role` to instances; both are ARNs.
 
-    Conditions on things that are not known here (tags, times) count as met.
+    Conditions on values that are not known here (tags, times) count as met.
     """
     if caller.endswith(":root"):
         return True
 
-    # The policies of a session are its role's, which has a path that the session hides.
+    # A session has the policies of its role. The session's ARN lacks the role's path, so IAM is
+    # asked for the role's ARN.
     session = re.search(":assumed-role/([^/]+)/", caller)
     if session:
         principal = aws.call("iam", "get_role", RoleName=session[1])["Role"]["Arn"]

@@ -25,7 +25,7 @@ _BY_INSTALLER = {
     "uv_build.json",
     "uv_cache.json",
 }
-# The same files make the same wheel. Not 1970: ZIP begins in 1980.
+# A fixed date, so that the same files make the same wheel. ZIP has no dates before 1980.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -128,7 +128,7 @@ def write_wheel(distribution: Distribution, directory: Path) -> Path:
 
 
 def _is_of_wheel(name: str) -> bool:
-    """Say whether the wheel had this file: installers compile, and add scripts and notes."""
+    """Say whether an installed file is from the wheel: installers add .pyc, scripts and notes."""
     path = Path(name)
     is_outside = path.is_absolute() or ".." in path.parts
     is_note = ".dist-info/" in name and path.name in _BY_INSTALLER

@@ -1,13 +1,13 @@
-"""The keeper of one local Ray node: everything the node starts is its descendant and ends with it.
+"""The keeper of a local Ray node: every process of the node is its descendant, and ends with it.
 
-`ray start` leaves daemons behind that no process owns. The keeper takes them in (as their
-"subreaper", prctl(2)), so that one recorded process represents the node. It ends all of them when
-it is asked to (SIGTERM) or when the node's heart stops; when the keeper itself is killed, what it
-started is still found by its session.
+`ray start` leaves daemons behind that no process owns. The keeper adopts them (as their
+"subreaper", prctl(2)), so that one recorded process represents the node. It ends all of them at
+SIGTERM, or when the node's raylet or GCS ends. If the keeper itself is killed, its processes are
+still found by their session.
 
-Usage: keeper.py RECORD LOG COMMAND...   It waits until RECORD names its pid: so nothing ever runs
-that cannot be found. LOG is where its output and that of COMMAND go; its working directory is the
-node's temporary directory.
+Usage: keeper.py RECORD LOG COMMAND...   COMMAND is `ray start`. The keeper waits until the file
+RECORD names its pid, so that no node runs without a record. LOG is the file with the output of the
+keeper and of COMMAND. The working directory is the node's temporary directory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import sys
 import time
 from pathlib import Path
 
-# Run by its path, this directory comes first on sys.path instead of the package's parent.
+# This file is run by its path, so sys.path begins with its directory instead of the package's
+# parent.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -36,11 +37,11 @@ VITAL = frozenset({"raylet", "gcs_server"})
 DIED = "keeper: ended while the node was starting: "
 GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3
-# Processes that want to run for each CPU.
+# The load for each CPU above which the machine counts as busy.
 BUSY = 2
-# Limits that Ray has no setting for: 15 s for its agents to start (node_manager.cc), 30 s for the
-# raylet (node.py). With a load of 10 on 2 cores they were seen to pass; the same node started well
-# the next time. The third is the text of a worker whose head was restarted meanwhile.
+# Ray's texts at limits that it has no setting for: 15 s for its agents to start (node_manager.cc),
+# 30 s for the raylet (node.py). With a load of 10 on 2 cores both limits were exceeded, and the
+# next try started the node. The third text is that of a worker whose head was restarted meanwhile.
 TOO_BUSY = (
     "Timed out waiting for file",
     "The current node timed out during startup",
@@ -50,7 +51,7 @@ RAYLET_LOG = Path("session_latest/logs/raylet.out")
 
 
 class _AskedToEndError(Exception):
-    """SIGTERM came."""
+    """The keeper received SIGTERM."""
 
 
 def main(record: Path, log: Path, command: list[str]) -> int:
@@ -74,7 +75,7 @@ def main(record: Path, log: Path, command: list[str]) -> int:
 
 
 def _start(command: list[str], log: Path) -> int:
-    """Run `ray start`, again if this machine was only too busy for it; return its exit code."""
+    """Run `ray start`, again if this machine was too busy for Ray; return the last exit code."""
     for _ in range(TRIES):
         size = log.stat().st_size
         code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
@@ -84,7 +85,7 @@ def _start(command: list[str], log: Path) -> int:
 
     load = os.getloadavg()[0]
     cpus = os.cpu_count() or 1
-    # On a machine that is not busy, the node's own last words are all that is known.
+    # On a machine that is not busy, the cause is unknown: the log ends with the node's own words.
     if load > BUSY * cpus:
         print(f"{GAVE_UP}; tried {TRIES} times; load {load:.1f} on {cpus} CPUs", flush=True)
     return code
@@ -110,15 +111,15 @@ def _adopt_orphans() -> None:
 
 
 def _ask(signum: int, frame: object) -> None:
-    # A node is asked to end twice: the second signal must not interrupt the first one's work.
+    # SIGTERM may come twice: the second one must not interrupt what the first one has begun.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _AskedToEndError
 
 
 def _named_in(record: Path, *, seconds: float) -> bool:
-    """Wait until the record names this process; its writer may have been killed before.
+    """Wait until the record names this process; return False after `seconds`.
 
-    Returns False after `seconds`.
+    The command that writes the record may have been killed before.
     """
     give_up = time.monotonic() + seconds
     while time.monotonic() < give_up:
@@ -126,7 +127,7 @@ def _named_in(record: Path, *, seconds: float) -> bool:
             if json.loads(record.read_text())["process"]["pid"] == os.getpid():
                 return True
         except (OSError, ValueError, KeyError):
-            pass  # not written yet: asked again in a moment
+            pass  # not written yet: read again in a moment
         time.sleep(0.02)
     return False
 
@@ -161,7 +162,7 @@ def _mine() -> frozenset[processes.ProcessId]:
 
 
 def _reap() -> None:
-    """Collect the children that ended; they would stay as zombies."""
+    """Collect the children that ended, which would otherwise stay as zombies."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             continue

@@ -1,7 +1,9 @@
-"""The leash of a local cluster: it ends the cluster's processes and itself, and removes its files.
+"""The leash of a local cluster: a process that ends the cluster when it is idle or too old.
 
-Usage: local_leash.py SETTINGS, as trainyard_runner.leash has them; `local` names the `marker` that
-the cluster's processes carry in their environment, and the `files` and directories to remove.
+It ends the cluster's processes and itself, and removes the cluster's files.
+
+Usage: local_leash.py SETTINGS, the JSON that trainyard_runner.leash reads. Its key `local` has the
+`marker` in the environment of the cluster's processes, and the `files` and directories to remove.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import signal
 import sys
 from pathlib import Path
 
-# Run by its path, this directory comes first on sys.path instead of the package's parent.
+# This file is run by its path, so sys.path begins with its directory instead of the package's
+# parent.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -22,18 +25,21 @@ from trainyard.seams import processes
 
 
 def main(settings: leash.Settings) -> None:
-    """Wait until the deadline, then end the cluster."""
+    """Wait until the cluster is idle for too long or its deadline passes, then end the cluster."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     leash.hold(settings, lambda: end(settings["local"]))
 
 
 def end(target: leash.Settings) -> None:
-    """End every process of the cluster but this one. Raises OSError for those that do not end."""
+    """End all processes of the cluster but this one, then remove the cluster's files.
+
+    Raises OSError if a process does not end.
+    """
 
     def members() -> frozenset[processes.ProcessId]:
         return processes.members([], marker=target["marker"])
 
-    # A keeper needs 3 s for its node.
+    # Long enough for a keeper, which needs 3 s to end its node.
     left = processes.end(members, grace=5.0, deadline=5.0)
     if left:
         raise OSError(f"processes that do not end: {sorted(process.pid for process in left)}")

@@ -1,7 +1,8 @@
 """A port of this machine that ends at a port of a node, through a program that runs there.
 
-That program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts it once, and is its
-stdin and stdout, as inetd does it: this works wherever a shell does, with the same login.
+That program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts the program, and
+becomes its stdin and stdout, as with inetd. So a port works wherever a shell does, with the same
+login.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from trainyard_runner.wire.text import last_line
 from trainyard.errors import RequestError
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward
 
-# Passes stdin and stdout to a port of the machine on which it runs, and ends when that side closes
-# the connection.
+# Connects stdin and stdout to a port of the machine on which it runs, and ends when the program at
+# that port closes the connection.
 RELAY = """
 import os, socket, sys, threading
 
@@ -41,7 +42,7 @@ os._exit(0)
 
 
 def relay(port: int) -> str:
-    """Return the command line that relays its stdin and stdout to a port of the node it runs on."""
+    """Return the command line that connects its stdin and stdout to a port of its own node."""
     return shlex.join(["python3", "-c", RELAY, str(port)])
 
 
@@ -51,8 +52,8 @@ def forwarded(
 ) -> Iterator[int]:
     """Yield a port of 127.0.0.1 (0: a free one); each connection to it runs the program `words`.
 
-    `failed` is told the last line of stderr of each program that fails. Those that still run at the
-    end are ended. Raises RequestError where the port is in use, or may not be used.
+    `failed` is called with the last line of stderr of each program that fails. Programs that still
+    run when the context ends are ended. Raises RequestError if the port is in use, or forbidden.
     """
     running: list[subprocess.Popen[bytes]] = []
 

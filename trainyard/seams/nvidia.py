@@ -1,4 +1,4 @@
-"""Which GPUs a Docker host has: asked here, or over SSH."""
+"""The GPUs of a Docker host, asked on this machine or by SSH."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Processes of this machine: one is started, found again and ended, with all that it started.
+"""Processes of this machine: started, found again, and ended with everything that they started.
 
-A process is known by its pid and its start time, since pids are given out again. Processes of a
-leader are found three ways, since each alone has a hole: by session (Ray's own processes stay in
-it), by a marker in the environment (a process that renames itself loses that one from /proc), and
-as descendants of either (tasks open new sessions).
+A process is identified by its pid and its start time, because the system reuses pids. The processes
+of a leader are found in three ways, because each alone misses some: by the leader's session (Ray's
+own processes stay in it), by a marker in the environment (which a process that renames itself loses
+from /proc), and as descendants of these (tasks open new sessions).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def command(process: ProcessId) -> list[str]:
-    """Return the words by which a process was started; none where it has ended."""
+    """Return the words by which a process was started; [] if it has ended."""
     try:
         if alive(process):
             return psutil.Process(process.pid).cmdline()
@@ -66,7 +66,7 @@ def alive(process: ProcessId) -> bool:
 def start(
     command: Sequence[str], *, env: Mapping[str, str], log: Path, directory: Path
 ) -> ProcessId:
-    """Start a process in a session of its own, its output in a log file; it outlives us."""
+    """Start a process in its own session, with output in a log file; it outlives this process."""
     with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
         child = subprocess.Popen(
             list(command),
@@ -85,7 +85,11 @@ def start(
 
 
 def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> frozenset[ProcessId]:
-    """Return every running process of these leaders, and all whose marker starts with `marker`."""
+    """Return the running processes in the leaders' sessions, and the descendants of these.
+
+    `marker` adds all processes whose MARKER variable begins with it, and their descendants. This
+    process itself is left out.
+    """
     sessions = {leader.pid for leader in leaders if _session_is_ours(leader)}
     parents: dict[int, int] = {}
     ours: set[int] = set()
@@ -108,9 +112,9 @@ def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> froze
 def end(
     find: Callable[[], frozenset[ProcessId]], *, grace: float, deadline: float
 ) -> frozenset[ProcessId]:
-    """Send SIGTERM to what `find` finds, after `grace` seconds SIGKILL; return what is left.
+    """End the processes that `find` returns: SIGTERM, and after `grace` seconds SIGKILL.
 
-    Processes that are left after `deadline` more seconds are returned.
+    Returns the processes that still run `deadline` seconds after the first SIGKILL.
     """
     _signal(find(), signal.SIGTERM)
     if _gone(find, grace):
@@ -129,7 +133,7 @@ def terminate(process: ProcessId) -> None:
 
 
 def started_at(process: ProcessId) -> float | None:
-    """Return when a process was started, in Unix seconds, to a second or so; None if it is gone."""
+    """Return when a process was started, in Unix seconds (some 1 s exact); None if it is gone."""
     try:
         if alive(process):
             return psutil.Process(process.pid).create_time()
@@ -139,14 +143,14 @@ def started_at(process: ProcessId) -> float | None:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return free TCP ports of the loopback address that no outgoing connection is given."""
+    """Return free TCP ports of loopback that the system does not give to outgoing connections."""
     ports = random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS))
     free = (port for port in ports if addresses.is_free("127.0.0.1", port))
     return tuple(islice(free, count))
 
 
 def _start_time(process: psutil.Process) -> str:
-    """Return the start time in clock ticks since boot: the wall clock may be set, this cannot."""
+    """Return the start time, on Linux in ticks since boot: setting the clock does not change it."""
     if sys.platform != "linux":
         return f"{process.create_time():.2f}"
     # Field 22 of /proc/PID/stat (proc_pid_stat(5)), counted after the command's name, which may
@@ -160,7 +164,7 @@ def _start_time(process: psutil.Process) -> str:
 def _session_is_ours(leader: ProcessId) -> bool:
     """Say whether the leader's pid is still the leader's, or unused.
 
-    While its session has members, its pid is not given out again.
+    The system does not reuse the pid while the leader's session has members.
     """
     now = identify(leader.pid)
     return now is None or now == leader
@@ -183,9 +187,9 @@ def _signal(processes: frozenset[ProcessId], number: signal.Signals) -> None:
 
 
 def _gone(find: Callable[[], frozenset[ProcessId]], seconds: float) -> bool:
-    """Wait until no process is left, for at most `seconds`; return False if some are.
+    """Wait until `find` returns no process; return False if it does after `seconds`.
 
-    To find processes reads all of /proc, so those found once are waited for first.
+    `find` reads all of /proc, so the processes that it found are waited for before the next call.
     """
     give_up = time.monotonic() + seconds
     while left := find():

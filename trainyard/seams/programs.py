@@ -1,4 +1,4 @@
-"""Run a program to its end: its output line by line, its process group ended with us."""
+"""Run a program to its end; its process group ends with this process."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
 
 
 def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a program: terminal, signals and exit code are its own.
+    """Replace this process by a program, which gets the terminal and gives the exit code.
 
     Raises PrerequisiteError where it is not installed.
     """
     path = find(
         command[0], environ, hint=f"Install it, or run this where it is: {shlex.join(command)}"
     )
-    # Exit handlers run first: they remove keys that were written for a moment. SIGPIPE is reset:
-    # Python's setting is not for other programs.
+    # Exit handlers run first, because they remove temporary key files. SIGPIPE is reset, because
+    # the program would inherit that Python ignores it.
     atexit._run_exitfuncs()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(path, list(command), dict(environ))  # noqa: S606
@@ -74,12 +74,12 @@ def run(
     on_line: Callable[[str], None] | None = None,
     seconds: float | None = None,
 ) -> Ended:
-    """Run a program and hand over each line; on Ctrl-C or after `seconds`, end its process group.
+    """Run a program, `on_line` with each line; on Ctrl-C or after `seconds`, end its process group.
 
-    `stdin` is its input, or a function that writes an input too large for memory. An error of that
+    `stdin` is the input, or a function that writes an input too large for memory. An error of that
     function is raised here, once the program has ended. After `seconds` the exit code is that of
-    the signal: -2, or -9 if it did not end by itself. A program that is not installed ends with
-    NOT_FOUND, as in a shell.
+    the signal: -2 for SIGINT, or -9 if SIGKILL was needed. A program that is not installed ends
+    with NOT_FOUND, as in a shell.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     errors: list[Exception] = []
@@ -92,8 +92,8 @@ def run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A group of its own: Ctrl-C on the terminal reaches this process alone, which passes it
-            # on once.
+            # A process group of its own: Ctrl-C on the terminal reaches only this process, which
+            # sends one SIGINT to the group.
             start_new_session=True,
         )
     except FileNotFoundError:
@@ -139,18 +139,19 @@ def _feed(
         except BrokenPipeError:
             return
         except Exception as error:
-            # The program is ended before its input ends: half an input must not pass for all of it.
+            # The program is ended before its input is closed, or it would take half an input for
+            # all of it.
             errors.append(error)
             _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt a program's group as Ctrl-C would; kill what does not end."""
+    """Interrupt a program's process group as Ctrl-C would; kill what does not end."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_SECONDS)
-    # Also what the program left behind: a shell lets its background jobs ignore SIGINT.
+    # The group may have processes left, such as background jobs of a shell, which ignore SIGINT.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

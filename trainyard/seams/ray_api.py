@@ -1,7 +1,7 @@
 """Ray's REST API, as far as a run needs it: version, nodes, jobs, packages, log files.
 
-Every route was tried on Ray 2.60. The token travels in the Authorization header and nowhere else;
-redirects are not followed, so that it cannot be carried to another host.
+Every route was tried on Ray 2.60. The token travels in the Authorization header and nowhere else.
+Redirects are not followed, so that no other host gets the token.
 """
 
 from __future__ import annotations
@@ -42,21 +42,22 @@ PART_LIMIT = 64 * 1024 * 1024
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
-# A followed run is asked for again soon, and a dead cluster must be noticed in time.
+# Short, because a followed run is asked about again soon, and a dead cluster must be noticed.
 STATUS_SECONDS = 6.0
-# A part of a package at 20 KB/s; the dashboard reads all of it before it answers.
+# Enough for a part of a package at 20 KB/s: the dashboard answers once it has read the whole part.
 UPLOAD_SECONDS = 3600.0
-# Ray's log service cuts a download off after `timeout` seconds (default 30), however far it came.
+# The parameter `timeout` of Ray's log service (default 30), which ends a download after so many
+# seconds even while bytes come.
 DOWNLOAD_SECONDS = 86_400
 # How much of a log file is sent at once (log_agent.py, BLOCK_SIZE).
 BLOCK = 1 << 16
-# A thousand nodes are 3 MiB.
+# The largest answer that is accepted; that about a thousand nodes has 3 MiB.
 ANSWER_LIMIT = 16 * 1024 * 1024
 
 Result = TypeVar("Result")
 
 NOT_ITS_TOKEN = (
-    "Is it the token of this cluster? The file of an existing one says where it is read from."  # noqa: S105
+    "Is it the token of this cluster? `existing:` in a cluster file says where a token is read."  # noqa: S105
 )
 
 
@@ -82,8 +83,8 @@ def without_marks(
     """Yield a log file's bytes without the mark that an old dashboard sends before each block.
 
     The mark is 1, or 0 before an error (state_head.py, formatter_leading_1, of Ray 2.44.1). Every
-    block but the last has BLOCK bytes, also of a file that grows: the agent looks once where it
-    ends. `refuse` is given the error.
+    block but the last has BLOCK bytes, even if the file grows, because the agent reads the file's
+    size once. `refuse` is called with the error's text.
     """
     left = 0
     for chunk in chunks:
@@ -136,11 +137,11 @@ class RayApi:
         self._http.close()
 
     def version(self) -> str:
-        """Return Ray's version; it needs the token, so jobs may be submitted if it answers."""
+        """Return Ray's version; Ray only answers with the token, so it will accept jobs, too."""
         return self._ask("GET", "/api/version", version_from)
 
     def supported_version(self) -> str:
-        """Return Ray's version. Raises PrerequisiteError for one with which runs do not work."""
+        """Return Ray's version. Raises PrerequisiteError if it is too old for runs."""
         version = self.version()
         if versions.is_too_old(version):
             oldest = versions.OLDEST_RAY
@@ -171,7 +172,7 @@ class RayApi:
     ) -> None:
         """Start a job with these variables in its environment.
 
-        That takes 1.2 s; with a working_dir it takes 4.2 s.
+        This takes 1.2 s. There is no working_dir, with which it would take 4.2 s.
         """
         body = {
             "entrypoint": entrypoint,
@@ -193,13 +194,13 @@ class RayApi:
         return self._ask("GET", "/api/jobs/", lambda answer: tuple(map(job_from, answer)))
 
     def left_by(self, drivers: Collection[str]) -> str:
-        """Name the detached actors and placement groups of ended drivers; "" if there are none."""
+        """Say how many detached actors and placement groups ended drivers left; "" for none."""
         actors = self.living("actors", "DEAD", left_from("job_id", drivers))
         groups = self.living("placement_groups", "REMOVED", left_from("creator_job_id", drivers))
         return left_in_words(actors, groups)
 
     def living(self, kind: str, dead: str, read: Callable[[Any], Result]) -> Result:
-        """Return what `read` makes of the rows of a kind whose state is not `dead`."""
+        """Return `read(answer)` for at most 10,000 rows of a kind whose state is not `dead`."""
         filters = {"filter_keys": "state", "filter_predicates": "!=", "filter_values": dead}
         params = {"limit": 10_000, "detail": 1, **filters}
         return self._ask("GET", f"/api/v0/{kind}", read, params=params)
@@ -267,7 +268,10 @@ class RayApi:
             raise self._stranger(f"{path} gave {beginning}") from error
 
     def _get(self, path: str, **request: Any) -> bytes | None:
-        """Return the answer, or None if Ray says that it does not exist: any server may say 404."""
+        """Return the answer, or None if Ray says that the thing does not exist.
+
+        Raises NotRayError for a 404 without Ray's words, which any server may give.
+        """
         status, body = self._send("GET", path, accept=(404,), **request)
         if status != 404:
             return body
@@ -295,7 +299,7 @@ class RayApi:
     def _open(
         self, method: str, path: str, *, seconds: float, **request: Any
     ) -> Iterator[httpx.Response]:
-        """Send a request; its answer begins within `seconds`."""
+        """Send a request and yield its answer, which must begin within `seconds`."""
         timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
         http_request = self._http.build_request(method, path, timeout=timeout, **request)
         try:
@@ -350,7 +354,7 @@ class RayApi:
 
         where = f"{self.address}, through the proxy {proxy}"
         hint = (
-            "Is that proxy right? If the cluster is reached without: export "
+            "Is that proxy right? If the cluster is reached without a proxy: export "
             f"no_proxy={self._http.base_url.host}"
         )
         return UnreachableError(what, where=where, hint=hint)

@@ -1,4 +1,4 @@
-"""`ray up` as a program of its own: its output goes into a log file, its stage is followed."""
+"""`ray up` as a program of its own, with its output in a log file and its stage followed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from trainyard.wording import ESCAPES
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
 GRACE_SECONDS = 10.0
 TAIL_LINES = 200
-# `ray` without its pauses: 1 s at each status of the head, for those of other nodes, 5 s between
-# two tries of SSH (aws/node_provider.py, updater.py).
+# `ray` with shorter pauses. By default it waits 1 s with each status of the head, to write those of
+# other nodes together, and 5 s between two tries of SSH (aws/node_provider.py, updater.py).
 _RAY = """
 from ray.autoscaler._private import updater
 from ray.autoscaler._private.aws import node_provider
@@ -39,12 +39,12 @@ scripts.main()
 
 
 def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Return the problems that Ray's own schema finds in a cluster file, shortened.
+    """Return the problems that Ray's own schema finds in a cluster file of Ray's.
 
-    Ray's own words are hundreds of lines. Raises PrerequisiteError where Ray is not installed.
+    `ray up` would print hundreds of lines about them. Raises PrerequisiteError without Ray.
     """
     schema = json.loads((_ray() / "autoscaler" / "ray-schema.json").read_text())
-    # Ray brings it.
+    # Ray depends on jsonschema, so it is installed.
     from jsonschema import Draft7Validator
 
     problems = []
@@ -56,10 +56,10 @@ def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
 class RayUp:
     """One run of `ray up`; it ends with this process, unless this process is killed.
 
-    `stage` is Ray's number of the current stage, 0 before the first. `code` is its exit code, None
-    while it runs. `tail` are its last lines, which are all in the file `log`; `of_stage` those
-    since the current stage began: messages of earlier stages are stale. Raises NotReadyError while
-    another `ray up` with this log runs.
+    `stage` is Ray's number of the current stage, 0 before the first. `code` is the exit code, None
+    while `ray up` runs. `tail` has the last lines of output; the file `log` has all lines.
+    `of_stage` has the lines since the current stage began, because earlier messages are stale.
+    Raises NotReadyError while another `ray up` with this log runs.
     """
 
     def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:
@@ -69,8 +69,8 @@ class RayUp:
         self.of_stage: list[str] = []
         self._log = _only(log)
         _ray()
-        # Ray's cache of configurations is keyed by nothing that an account has: a private directory
-        # keeps another account's, or an older one, out.
+        # The keys of Ray's cache of configurations do not name the account. In a private directory
+        # Ray finds no configuration of another account, and no old one.
         self._directory = tempfile.TemporaryDirectory(prefix="trainyard-ray-")
         command = [sys.executable, "-c", _RAY, "up", str(file), "--yes", "--no-config-cache"]
         command += ["--log-style=record", "--log-color=false"]
@@ -92,7 +92,7 @@ class RayUp:
         threading.Thread(target=self._read, name="ray up", daemon=True).start()
 
     def end(self) -> None:
-        """Interrupt it, and kill what does not end; resources that it made on AWS stay."""
+        """Interrupt `ray up`, and kill what does not end; resources that it made on AWS stay."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
@@ -120,7 +120,10 @@ class RayUp:
 
 
 def _only(path: Path) -> TextIO:
-    """Return an emptied log, locked until all processes that have it open have ended."""
+    """Return the log, emptied, and locked until all processes that have it open have ended.
+
+    Raises NotReadyError if another process holds the lock.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     log = path.open("a+")
     try:
@@ -157,5 +160,5 @@ def _environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
         if not key.startswith(("RAY_ADDRESS", "RAY_AUTH_")):
             kept[key] = value
     added = {"TMPDIR": directory, "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    # The default since Ray 2.50; set, so that another Ray has the same autoscaler.
+    # The default since Ray 2.50; set so that older versions use the same autoscaler.
     return {**kept, **added, "RAY_UP_enable_autoscaler_v2": "1"}

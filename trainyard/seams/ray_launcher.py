@@ -1,18 +1,18 @@
-"""`ray start` for a local node: on the loopback address only, without the seconds it spends asleep.
+"""`ray start` for a local node: on the loopback address only, and without Ray's pauses.
 
-Usage: ray_launcher.py start ...   (the arguments of `ray start`, Ray 2.60;
-RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0)
+Usage: ray_launcher.py start ...   (the arguments of `ray start`, Ray 2.60; the environment must
+have RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0)
 
-What it changes, and why (ray/scripts/scripts.py, ray/_private/node.py of Ray 2.60.0):
-* Ray turns 127.0.0.1 into the machine's outside address and then listens everywhere, unless it
-  believes that it is on Windows or macOS; there it refuses to start workers. So the environment says the
-  one, this process the other.
-* The head waits for its dashboard before it starts its raylet: they are started side by side (saves
-  2.4 s of 7.9 s).
-* A worker that asks for the head too early sleeps 2 s between questions: it asks only once the head
-  is there.
-* No server for Ray Client and no autoscaler's monitor: a fixed cluster that is used over HTTP needs
-  neither.
+This program changes (ray/scripts/scripts.py, ray/_private/node.py of Ray 2.60.0):
+* The address. Ray turns 127.0.0.1 into the machine's outside address and then listens everywhere,
+  unless it believes that it is on Windows or macOS; there it refuses to start workers. So the
+  environment variable makes Ray keep 127.0.0.1, and this process allows workers all the same.
+* The order. Ray's head waits for its dashboard before it starts its raylet. Here both start at the
+  same time, which saves 2.4 s of 7.9 s.
+* The wait for the head. Ray's worker that finds no head sleeps 2 s between its tries. Here a worker
+  starts only once the head is there.
+* There is no server for Ray Client and no monitor of the autoscaler: a fixed cluster that is used
+  over HTTP needs neither.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-# Run by its path, this directory comes first on sys.path; its modules must not hide others of the
-# same name.
+# This file is run by its path, so sys.path begins with its directory. Modules in that directory
+# must not hide others of the same name.
 sys.path.pop(0)
 
 import ray._private.node as ray_node

@@ -61,8 +61,8 @@ class Node:
 class Job:
     """One job. A driver that connected by itself has the number `driver`, and no `submission_id`.
 
-    `node_id` is where a submitted job's own process runs, once Ray has placed it. `start` and `end`
-    are when Ray noticed, in Unix seconds.
+    `node_id` is where a submitted job's own process runs, once Ray has placed the process. `start`
+    and `end` are when Ray noticed that the job began and ended, in Unix seconds.
     """
 
     submission_id: str
@@ -89,7 +89,7 @@ class Job:
 
 
 def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs without drivers that tasks of another listed run started."""
+    """Return the jobs, without the drivers that tasks of another of these jobs started."""
     all_jobs = list(jobs)
     runs = {job.submission_id for job in all_jobs}
 
@@ -165,9 +165,9 @@ def job_from(row: Mapping[str, Any]) -> Job:
 
 
 def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
-    """Return a reader of /api/v0 that counts the detached rows of ended drivers.
+    """Return a reader of /api/v0 that counts the detached objects of ended drivers.
 
-    `key` is the field of a row that names its driver.
+    `key` is the field of an object that names its driver.
     """
 
     def count(answer: Any) -> int:
@@ -178,7 +178,7 @@ def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
 
 
 def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:
-    """Read /nodes?view=summary: what is used and what is free, by node.
+    """Read /nodes?view=summary: the used and the free amounts, by the node's name.
 
     A node whose resources are not in the answer is left out.
     """
@@ -198,7 +198,7 @@ def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
     for line in _USAGE.finditer(text):
         resource = line[3]
         reserved_but_idle = _amount(line[5] or "0") - _amount(line[4] or "0")
-        # Reserved and idle resources are free to their owner alone; Ray counts them as not used.
+        # Only their owner can use reserved idle resources, but Ray counts them as not used.
         used[resource] = _amount(line[1]) + reserved_but_idle
         free[resource] = max(0.0, _amount(line[2]) - used[resource])
     return _amounts(used), _amounts(free)

@@ -1,4 +1,4 @@
-"""Calls in threads, with a deadline for the whole: libraries only limit the silence in between."""
+"""Calls in threads, with a deadline for the whole call: libraries only limit each silence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Subject = TypeVar("Subject")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return the result of a call. Raises TimeoutError after `seconds`: the result is dropped."""
+    """Return the result of a call. Raises TimeoutError after `seconds`, but the call runs on."""
     future = begin(call)
     if not wait([future], timeout=seconds).done:
         raise TimeoutError(f"not done within {seconds:g} s")
@@ -22,13 +22,16 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
 def side_by_side(
     ask: Callable[[Subject], Result], subjects: Iterable[Subject], *, at_once: int = 8
 ) -> list[Result]:
-    """Return the answers in the order of the subjects; the first question that fails raises."""
+    """Call `ask` for all subjects, `at_once` at a time; return the answers in their order.
+
+    Raises the error of the first subject that failed.
+    """
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(ask, subjects))
 
 
 def begin(call: Callable[[], Result]) -> Future[Result]:
-    """Begin a call in a thread that does not outlive this process."""
+    """Begin a call in a daemon thread, which the end of this process ends."""
     future: Future[Result] = Future()
 
     def run() -> None:

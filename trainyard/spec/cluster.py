@@ -29,7 +29,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
-# Clients that reach the head's dashboard, where that is not this machine alone.
+# Backends whose dashboard can be reached by other machines than this one, and by which clients.
 OPEN_TO = {
     "kuberay": "every pod of the Kubernetes cluster",
     "ec2": "every instance of the security group",
@@ -37,15 +37,17 @@ OPEN_TO = {
 
 
 class LeashSection(Section):
-    """When a cluster ends itself, without a user to remove it."""
+    """Timers after which the cluster ends itself, even if no machine of the user is on."""
 
-    idle: Duration | None = setting(None, "It ends after so long without a job that runs or waits.")
+    idle: Duration | None = setting(
+        None, "The cluster ends after this time without a running or waiting job."
+    )
     deadline: Duration | None = setting(
-        None, "It ends so long after `cluster.up` made it, whatever runs."
+        None, "The cluster ends this long after `cluster.up` made it, even if jobs run."
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a leash that never ends anything."""
+        """Complain about a leash without any timer: it would never end the cluster."""
         if self.idle is None and self.deadline is None:
             yield Complaint((), "needs idle, deadline or both, such as {idle: 2h, deadline: 12h}")
 
@@ -60,7 +62,7 @@ class LocalSection(Section):
 
 
 def _check_dashboard_address(address: str) -> str:
-    """Return http(s)://HOST[:PORT]. Raises ValueError."""
+    """Return the address unchanged if it is http(s)://HOST[:PORT]. Raises ValueError."""
     scheme, _, host = address.rstrip("/").partition("://")
     if scheme not in ("http", "https") or not is_host_and_port(host):
         raise ValueError(
@@ -89,11 +91,15 @@ class ExistingSection(Section):
     service: ServiceName | None = setting(
         None, "NAMESPACE/NAME of its service on Kubernetes; the port-forward is made for you."
     )
-    port: int = setting(8265, "The dashboard's port of that service.", ge=1, le=65535)
+    port: int = setting(
+        8265, "The port of `service` on which the dashboard answers.", ge=1, le=65535
+    )
     kubeconfig: Filled | None = setting(
         None, "The kubeconfig file for `service`; left out: $KUBECONFIG, else ~/.kube/config."
     )
-    context: Filled | None = setting(None, "A context of it; left out: its current one.")
+    context: Filled | None = setting(
+        None, "A context of the kubeconfig; left out: its current one."
+    )
     token_env: VariableName | None = setting(None, "The environment variable that holds the token.")
     token_file: Filled | None = setting(None, "The file that holds the token.")
     token_secret: ObjectName | None = setting(
@@ -101,7 +107,7 @@ class ExistingSection(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless there is one address, and at most one source of a token."""
+        """Complain unless it has either address or service, and at most one source of a token."""
         if bool(self.address) == bool(self.service):
             yield Complaint(
                 (),
@@ -115,9 +121,9 @@ class ExistingSection(Section):
             )
 
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
-        """Complain unless a token is named, or the cluster is on loopback with `auth: none`.
+        """Complain about `auth: token` without a token, and `none` with one or off loopback.
 
-        Without an address the dashboard is reached by a port-forward, which ends on loopback.
+        Without `address` a port-forward on loopback reaches the dashboard, so `none` is accepted.
         """
         if auth == "token" and not self._tokens():
             message = (
@@ -171,7 +177,7 @@ class ClusterSpec(Section):
 
     @property
     def docker_host(self) -> str | None:
-        """Return the address of the Docker engine that runs the nodes; None: the local one."""
+        """Return the address of the Docker engine with the nodes; None: the one `docker` uses."""
         if self.backend == "compose":
             return self.compose.docker
         return None
@@ -201,7 +207,7 @@ class ClusterSpec(Section):
         yield from self._unknown_groups("ec2", self.ec2.groups)
 
     def nodes(self) -> tuple[NodeSpec, ...]:
-        """Return every node that `cluster.up` waits for, the head first."""
+        """Return the nodes that `cluster.up` waits for: the head, then the fewest of each group."""
         workers = []
         for group in self.workers:
             for index in range(group.least):
@@ -213,7 +219,7 @@ class ClusterSpec(Section):
         return {"head": self.head, **{group.name: group for group in self.workers}}
 
     def image_of(self, group: str) -> str | None:
-        """Return the image of a group, or of `head`, by its name in the file."""
+        """Return the image of a group, or of `head`: its own, else the cluster's, else None."""
         return self.groups()[group].image or self.image
 
     def with_image(self, name: str) -> ClusterSpec:
@@ -230,9 +236,9 @@ class ClusterSpec(Section):
                 yield Complaint((section, "groups", name), message)
 
     def _half_in_containers(self) -> Iterator[Complaint]:
-        """Complain if only some instances run an image.
+        """Complain if only some groups of a cluster on EC2 have an image.
 
-        Ray's autoscaler runs all nodes on hosts, or none.
+        Ray's autoscaler runs all nodes in containers, or all of them directly on the instances.
         """
         groups = self.groups()
         lacking = [name for name in groups if not self.image_of(name)]
@@ -244,7 +250,7 @@ class ClusterSpec(Section):
             )
 
     def _of_existing_nodes(self) -> Iterator[Complaint]:
-        """Complain about settings that existing nodes would have to be made with."""
+        """Complain about settings that only take effect when Trainyard makes the nodes."""
         if self.backend != "existing":
             return
 
@@ -257,13 +263,13 @@ class ClusterSpec(Section):
                     yield Complaint((*path, name), message)
 
     def _requests_above_limits(self) -> Iterator[Complaint]:
-        """Complain where a group asks Kubernetes for more than it may use."""
+        """Complain where a group requests more from Kubernetes than its nodes may use."""
         for name, group in self.groups().items():
             requests = self.kuberay.groups.get(name, PodGroup()).requests
             for key in ("cpus", "memory"):
                 asked = getattr(requests, key)
                 most = getattr(group, key)
-                # Without CPUs for tasks a node has as many for Ray itself as it asks for.
+                # `cpus: 0` keeps tasks off a node; the limit for Ray itself is then the request.
                 if key == "cpus" and most == 0:
                     continue
                 if asked is not None and (most is None or asked > most):
@@ -273,7 +279,7 @@ class ClusterSpec(Section):
 
 @dataclass(frozen=True)
 class LoadedCluster:
-    """A cluster file as resolved, and its source."""
+    """A cluster file, validated with flags and defaults applied, and the path it was read from."""
 
     spec: ClusterSpec
     source: Path

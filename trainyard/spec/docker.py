@@ -52,7 +52,7 @@ def _check_docker_host(address: str) -> str:
     """Return ssh://[USER@]HOST[:PORT] or unix:///PATH. Raises ValueError."""
     parts = urlsplit(address)
     is_ssh = parts.scheme == "ssh" and parts.hostname and not parts.path and not parts.password
-    # A host that begins with a dash would be an option of the SSH client's.
+    # The SSH client would read a host that begins with a dash as an option.
     is_host = is_ssh and not str(parts.hostname).startswith("-")
     if not is_host and not re.fullmatch(r"unix:///\S+", address):
         raise ValueError(
@@ -89,7 +89,7 @@ class Registry(Section):
     """Where images are pushed to, and where the nodes pull them from."""
 
     address: RegistryAddress = Field(
-        description="HOST:PORT, the same for those who push and for the nodes, which pull."
+        description="HOST[:PORT], under which this machine pushes and the nodes pull."
     )
     namespace: Namespace | None = setting(
         None, "The part between the address and an image's name, such as team/robots."
@@ -107,14 +107,15 @@ class Registry(Section):
     password_file: Filled | None = setting(None, "The file that holds the password.")
     login: Literal["docker", "ecr"] = setting(
         "docker",
-        "docker: the user above, else what `docker login` keeps. ecr: what AWS gives for 12 hours.",
+        "docker: `username`, else the login that `docker login` stored. ecr: a login from AWS, "
+        "which is valid for 12 hours.",
     )
     image: Filled = setting(
-        "registry:2", "What `registry.up` runs; a mirror's name where there is one."
+        "registry:2", "The image that `registry.up` runs, perhaps by its name in a mirror."
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless there is a user with one password, or neither."""
+        """Complain unless it has a username with one password, or neither; ecr takes neither."""
         passwords = [name for name in ("password_env", "password_file") if getattr(self, name)]
         if len(passwords) != bool(self.username):
             yield Complaint(
@@ -132,18 +133,18 @@ class Registry(Section):
 
 
 class BuildSection(Section):
-    """Access to the outside for a build; nothing of it stays in the image."""
+    """Settings of image builds here; neither `ca_bundle` nor `pip_config` stays in the image."""
 
     ca_bundle: Filled | None = setting(
         None, "A PEM file with every CA to trust during the build, such as a company's proxy's."
     )
     pip_config: Filled | None = setting(
-        None, "A pip.conf for the build, for an index of one's own; it may hold a password."
+        None, "A pip.conf for the build, such as for a private index; it may hold a password."
     )
     network: Literal["default", "host"] = setting("default", "host: build in this host's network.")
     base: Image | None = setting(None, "The base image, instead of the one that image.yaml names.")
     platform: Platform | None = setting(
-        None, "What the nodes are, such as linux/arm64; left out: what the Docker host is."
+        None, "The platform of the nodes, such as linux/arm64; left out: the Docker host's."
     )
 
 
@@ -160,7 +161,7 @@ class Logging(Section):
 
     driver: Filled = setting("json-file", "Docker's log driver.")
     options: dict[Filled, str] = setting(
-        {}, 'Its options, such as {max-size: "10m", max-file: "3"}.'
+        {}, 'Options of the driver, such as {max-size: "10m", max-file: "3"}.'
     )
 
 
@@ -169,20 +170,21 @@ class ComposeSection(Section):
 
     docker: DockerHost | None = setting(
         None,
-        "The Docker host: ssh://user@host, or unix:///path; left out: what `docker` itself talks "
-        "to here.",
+        "The Docker host: ssh://user@host, or unix:///path; left out: the one that `docker` uses "
+        "here.",
     )
     shm_size: Size | None = setting(
         None,
-        "The shared memory of each node, which holds Ray's object store; left out: what it needs.",
+        "The shared memory of each node, which holds Ray's object store; left out: as much as the "
+        "store needs.",
     )
     mounts: Listed[Mount] = setting((), "Directories of the Docker host that every node sees.")
     outputs: AbsolutePath = setting(
         "/outputs",
-        "Where every node sees the volume that the nodes share; `cluster.down` removes it.",
+        "Where every node sees the volume that all nodes share; `cluster.down` removes the volume.",
     )
     dashboard_port: int | None = setting(
-        None, "Where the dashboard answers on loopback; left out: a free port.", ge=1024, le=65535
+        None, "The dashboard's port on loopback; left out: a free port.", ge=1024, le=65535
     )
     simulated_gpus: bool = setting(
         False,
@@ -197,5 +199,5 @@ class ComposeSection(Section):
         "false: `sudo` and other programs that gain privileges work in the nodes.",
     )
     logging: Logging | None = setting(
-        None, "What Docker does with what nodes print; left out: at most 30 MB of each are kept."
+        None, "How Docker keeps the output of nodes; left out: at most 30 MB of each node."
     )

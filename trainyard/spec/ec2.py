@@ -13,8 +13,9 @@ from trainyard.spec.units import GIB
 from trainyard.spec.yaml_source import KeyPath
 from trainyard.wording import did_you_mean
 
-# The newest AMI that has NVIDIA's driver, Docker and the AWS command line; instances without GPUs
-# run it too (AWS Deep Learning AMIs, "Find the ID with a parameter").
+# The parameter of Systems Manager that names the newest AMI with NVIDIA's driver, Docker and the
+# AWS command line. Instances without GPUs run that AMI too (AWS Deep Learning AMIs, "Find the ID
+# with a parameter").
 DEFAULT_AMI = (
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 )
@@ -53,7 +54,8 @@ def _network(text: str) -> str:
 
 Cidr = Annotated[Filled, AfterValidator(_network)]
 
-# Keys of Ray's file (KEY or KEY.KEY) that follow from the cluster file, and from which of its keys.
+# Keys of Ray's own cluster file (KEY or KEY.KEY) that Trainyard sets, and the key of the user's
+# cluster file from which each follows.
 MADE_FROM: Mapping[str, str] = {
     "cluster_name": "name",
     "max_workers": "count and max of the groups",
@@ -77,7 +79,8 @@ MADE_FROM: Mapping[str, str] = {
     "docker.container_name": "name",
     "docker.run_options": "ec2.docker_options",
 }
-# The same for keys of a node type: planned, priced and checked as the cluster file has them.
+# The same for keys of a node type. Plan, price and checks read the user's file only, so another
+# value in Ray's file would make them wrong.
 MADE_FROM_GROUPS = {
     "min_workers": "count and min of the group",
     "max_workers": "count and max of the group",
@@ -100,9 +103,9 @@ MADE_FROM_GROUPS = {
     "node_config.MinCount": "count and min of the group",
     "node_config.MaxCount": "count and max of the group",
 }
-# The other keys (ray/autoscaler/ray-schema.json; RunInstances of EC2) that plan, price and checks
-# do not depend on, by their section. Their content is checked with Ray's own schema by
-# `cluster.up`.
+# Keys that `ec2.ray` may add, by section (ray/autoscaler/ray-schema.json; RunInstances of EC2):
+# plan, price and checks do not depend on them. `cluster.up` checks their content with Ray's own
+# schema.
 OPEN = (
     "available_node_types",
     "cluster_synced_files",
@@ -153,11 +156,11 @@ START = ("head_start_ray_commands", "worker_start_ray_commands")
 
 
 def _of_ray(added: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Complain about keys that Ray does not know, and those that follow from the cluster file."""
+    """Complain about keys in `ec2.ray` that Ray does not know, or that Trainyard sets itself."""
     for key in added:
         if key in START:
             yield Complaint(
-                (key,), "is made by Trainyard: what is to run before it goes into setup_commands"
+                (key,), "is made by Trainyard: write commands that run before it as setup_commands"
             )
         elif key not in OPEN and key not in MADE_FROM:
             yield Complaint(
@@ -177,7 +180,7 @@ def _closed(
     made_from: Mapping[str, str],
     at: KeyPath = (),
 ) -> Iterator[Complaint]:
-    """Complain about keys that follow from the cluster file, and about those that are not open."""
+    """Complain about keys in `made_from`, which Trainyard sets, and keys that are not `open_in`."""
     for dotted, source in made_from.items():
         *above, key = dotted.split(".")
         if key in _below(added, above):
@@ -230,7 +233,7 @@ class Ec2Section(Instances):
         None, "The profile of the AWS configuration; left out: $AWS_PROFILE."
     )
     groups: dict[Filled, Instances] = setting(
-        {}, "The instances of one group, or of `head`, on top of all others'."
+        {}, "Settings of one group, or of `head`, which replace those for all groups."
     )
     subnet: Annotated[Filled, _id("subnet")] | None = setting(
         None, "The subnet; left out: those of the default VPC."
@@ -241,10 +244,14 @@ class Ec2Section(Instances):
         "alone.",
     )
     ssh_from: Listed[Cidr] = setting(
-        (), "Who may use SSH then, instead of this machine alone: 203.0.113.0/24."
+        (),
+        "Networks that the made security group lets in by SSH, instead of this machine alone: "
+        "203.0.113.0/24.",
     )
     key_name: Filled | None = setting(None, "A key pair of the region; left out: one is made.")
-    key_file: Filled | None = setting(None, "Its private key here; left out: ~/.ssh/KEY_NAME.pem.")
+    key_file: Filled | None = setting(
+        None, "The private key of `key_name` on this machine; left out: ~/.ssh/KEY_NAME.pem."
+    )
     instance_profile: Filled | None = setting(
         None,
         "The instance profile of all nodes; left out: one is made that may do what Ray's "
@@ -252,10 +259,10 @@ class Ec2Section(Instances):
     )
     use_internal_ips: bool = setting(
         False,
-        "true: this machine reaches the private addresses; in a `subnet` nodes then have no "
-        "public ones.",
+        "true: this machine reaches nodes by their private addresses; with `subnet`, nodes then "
+        "have no public ones.",
     )
-    user: Filled = setting("ubuntu", "Who logs in to the AMI by SSH, and may use sudo.")
+    user: Filled = setting("ubuntu", "The user of the AMI who logs in by SSH, and may use sudo.")
     shm_size: Size | None = setting(
         None,
         "The shared memory of each container, which holds Ray's object store; left out: Ray "
@@ -264,20 +271,20 @@ class Ec2Section(Instances):
     docker_options: Listed[Filled] = setting(
         (), "More options of `docker run`, such as --ulimit=nofile=65536:65536."
     )
-    tags: dict[Filled, str] = setting({}, "Tags of all that is made, such as a cost centre.")
+    tags: dict[Filled, str] = setting({}, "Tags of everything made on AWS, such as a cost centre.")
     ray: RayAdditions = setting(
-        {}, "More of Ray's own cluster file; lists are added at the end, keys merged."
+        {}, "Additions to Ray's own cluster file: keys are merged, entries of lists appended."
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about zones with a subnet, which is in one, and a key file without a key."""
+        """Complain about zones next to a subnet, which is in one zone, and key_file alone."""
         if self.subnet and self.zones:
             yield Complaint(("zones",), "means nothing together with subnet, which is in one zone")
         if self.key_file and not self.key_name:
             yield Complaint(("key_file",), "means something only with key_name", self.key_file)
 
     def instances(self, group: str) -> Instances:
-        """Return the settings of a group's instances: its own, else those for all."""
+        """Return the settings of a group: its own, else those for all groups, else defaults."""
         own = self.groups.get(group, Instances())
         spot = own.spot
         if spot is None:

@@ -16,7 +16,7 @@ from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One command of a job, with nothing left to look up."""
+    """One task of a job, the job's defaults applied; a sweep's keeps its placeholders."""
 
     name: str
     command: tuple[str, ...]
@@ -29,7 +29,7 @@ class TaskSpec:
     retries: int
     timeout: float | None
     outputs: tuple[str, ...]
-    watch: Mapping[str, Any] | None = None  # as the file has it, with its defaults
+    watch: Mapping[str, Any] | None = None  # the keys of `watch:`, with defaults
     share: float | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
     actors: Room = NO_ROOM
@@ -37,9 +37,9 @@ class TaskSpec:
 
 
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
-    """Return the job's tasks in order; a sweep has none yet.
+    """Return the job's tasks in the order of the file; none for a sweep, which chooses them later.
 
-    The last key of the matrix changes fastest.
+    The last key of the matrix changes fastest. Raises RequestError if two tasks have one name.
     """
     if job.tune is not None:
         return ()
@@ -56,7 +56,7 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
 
 
 def sweep(job: JobSpec) -> dict[str, Any] | None:
-    """Return a job's sweep as the runner needs it, with the task that tries a configuration."""
+    """Return a job's sweep as the runner reads it, and the task of a trial; None without `tune`."""
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())
@@ -65,7 +65,10 @@ def sweep(job: JobSpec) -> dict[str, Any] | None:
 
 
 def _watched(job: JobSpec, tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
-    """Give tasks their watch; the first of tasks that run together writes the metric of all."""
+    """Give every task the job's watch, but with `together` only the first.
+
+    The first task writes the metric of all tasks that run together.
+    """
     if job.watch is None:
         return tuple(tasks)
 
@@ -90,9 +93,9 @@ def _printable(text: str) -> str:
 
 
 def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> TaskSpec:
-    """Return the task of an entry, whose keys count before the job's.
+    """Return the task of an entry; the entry's keys win over the job's.
 
-    Without values, placeholders stay.
+    With `values` None, as in a sweep, placeholders are not filled.
     """
 
     def filled(text: str) -> str:
@@ -132,7 +135,7 @@ def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> T
 def _merged(shared: Resources, own: Resources | None) -> Resources:
     """Return the job's resources with the task's own on top.
 
-    A share and amounts replace each other.
+    A task's share replaces the job's amounts, and a task's amounts replace the job's share.
     """
     if own is None:
         return shared

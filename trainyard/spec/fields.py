@@ -1,4 +1,4 @@
-"""The kinds of values that all files use, and rules that report all problems of a value."""
+"""Types of values that all files share, and validators that report every problem at once."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from trainyard.spec.yaml_source import KeyPath
 
 Entry = TypeVar("Entry")
 
+# Marks that there is no value, since None is one.
 NOTHING = object()
 NAME_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-# Variables that Trainyard sets itself, or that follow from a task's GPUs; a file never holds Ray's
-# token.
+# A file may not set these: Trainyard sets them, Ray derives them from a task's GPUs, or they say
+# how to log in to Ray, and files must not hold its token.
 _OURS = re.compile(
     r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|PWD|RAY_ADDRESS|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)"
 )
@@ -39,7 +40,11 @@ _OURS = re.compile(
 
 @dataclass(frozen=True)
 class Complaint:
-    """A problem with a value; `path` is relative to the value that a rule checks."""
+    """A problem with a value.
+
+    `path` is relative to the value that the rule was given. The message quotes `value`, unless it
+    is NOTHING.
+    """
 
     path: KeyPath
     message: str
@@ -48,7 +53,7 @@ class Complaint:
 
 
 class ComplaintsError(ValueError):
-    """Several complaints at once; pydantic hands it on, `problems` takes it apart."""
+    """Several complaints in one error: pydantic passes it on, and spec/problems.py splits it."""
 
     def __init__(self, complaints: Iterable[Complaint]) -> None:
         self.complaints = tuple(complaints)
@@ -62,7 +67,7 @@ def complain(complaints: Iterable[Complaint]) -> None:
 
 
 def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
-    """Return a validator that accepts a value about which there are no complaints."""
+    """Return a validator that accepts a value if `complaints` yields none for it."""
 
     def validate(value: Any) -> Any:
         complain(complaints(value))
@@ -72,7 +77,7 @@ def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
 
 
 def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
-    """Say whether values below a kind, at these keys, can be nothing but text or None."""
+    """Say whether the key path `keys` below the type `kind` accepts only text or None."""
     origin = get_origin(kind)
     inner = get_args(kind)
     if origin is Annotated:
@@ -113,9 +118,9 @@ def setting(default: Any, description: str, **limits: Any) -> Any:
 
 
 def check_relative(path: str) -> str:
-    """Return a path inside the task's directory in its shortest form.
+    """Return a relative path in its shortest form.
 
-    Raises ValueError for every way out of it.
+    Raises ValueError for a path that may lead out of the task's directory.
     """
     parts = PurePosixPath(path).parts
     if (
@@ -129,7 +134,7 @@ def check_relative(path: str) -> str:
 
 
 class Section(BaseModel):
-    """A part of a file: no conversions, nothing unknown, never changed afterwards."""
+    """A part of a file: values are not converted, unknown keys are rejected, objects are frozen."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -139,7 +144,7 @@ class Section(BaseModel):
         return self
 
     def complaints(self) -> Iterator[Complaint]:
-        """Yield the problems between values that are valid each by itself."""
+        """Yield the problems of values that are valid alone, but not together."""
         yield from ()
 
 
@@ -152,13 +157,12 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
 
 
 def is_set_here(name: str, value: str) -> bool:
-    """Say whether Trainyard sets this variable itself."""
-    # `auto` is this cluster, too.
+    """Say whether a file may not set this variable to this value."""
+    # RAY_ADDRESS=auto means the cluster of the task, as Trainyard's own value does.
     return bool(_OURS.fullmatch(name)) and (name, value) != ("RAY_ADDRESS", "auto")
 
 
 def _unusable(variables: Mapping[str, str]) -> Iterator[Complaint]:
-    """Complain about variables that Trainyard sets itself."""
     for name, value in variables.items():
         if is_set_here(name, value):
             yield Complaint((name,), "is set by Trainyard")
@@ -170,7 +174,10 @@ def _without_program(words: Sequence[str]) -> Iterator[Complaint]:
 
 
 def _read_by(parse: Callable[[object], float]) -> BeforeValidator:
-    """Return a validator that reads text of a file; in code, numbers are taken as they are."""
+    """Return a validator that calls `parse` for values of a file.
+
+    Code that makes a model itself, without a validation context, may give numbers as they are.
+    """
 
     def read(written: object, info: ValidationInfo) -> object:
         is_number = isinstance(written, int | float) and not isinstance(written, bool)
@@ -181,9 +188,9 @@ def _read_by(parse: Callable[[object], float]) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-# YAML has lists, frozen models have tuples: the one conversion that strictness lets through.
+# YAML has lists, frozen models have tuples: the only conversion that is allowed in a file.
 Listed = Annotated[tuple[Entry, ...], Strict(False)]
-# Legal as a host name's part, a Kubernetes object and a directory.
+# A name is also used as a part of a host name, for Kubernetes objects and for directories.
 Name = Annotated[
     str,
     matching(

@@ -16,9 +16,9 @@ Top = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file. `matches` is asked of a document's top level; `remedy` is the hint for it.
+    """A kind of file. `matches` takes a document's top level; `remedy` is the hint for the user.
 
-    `ours` is what Trainyard itself calls such a file, where it reads it.
+    `ours` is Trainyard's name for a kind that Trainyard itself reads.
     """
 
     name: str
@@ -45,7 +45,7 @@ def _is_sky(file: Top) -> bool:
 
 
 def _is_chart_values(file: Top) -> bool:
-    """Say whether the top level is that of values of KubeRay's ray-cluster chart (0.3 to 1.6)."""
+    """Say whether a file holds values for KubeRay's ray-cluster chart (0.3 to 1.6)."""
     node_keys = ("head", "worker", "additionalWorkerGroups")
     known = {*node_keys, "image", "nameOverride", "fullnameOverride", "imagePullSecrets", "common"}
     known |= {"gcsFaultTolerance", "service", "annotations", "headServiceSuffix"}
@@ -54,7 +54,7 @@ def _is_chart_values(file: Top) -> bool:
 
 
 def _is_runtime_env(file: Top) -> bool:
-    # No file of task_runner has these.
+    # Files of Isaac Lab's task_runner have the other keys of a runtime_env, but none of these.
     distinct = {"env_vars", "working_dir", "uv", "conda", "excludes", "image_uri", "container"}
     distinct |= {"nsight", "java_jars"}
     known = {*distinct, "pip", "py_modules", "config", "py_executable"}
@@ -80,7 +80,7 @@ _SWEEP = (
     "Its parameters are `tune: {space: ...}` of a job.yaml, its program the `command:`: "
     "docs/tune.md."
 )
-# The first one that matches counts.
+# The first kind that matches wins.
 KINDS = (
     Kind(
         "a RayCluster of KubeRay",
@@ -121,7 +121,7 @@ KINDS = (
         lambda file: "azureml" in str(file.get("$schema")),
         f"Its command is the {_COMMANDS}, its environment an image: docs/images.md.",
     ),
-    # A mistake in one of these makes it no other tool's file.
+    # Before the kinds below: a file of Trainyard with a mistake must not pass for another tool's.
     Kind(
         "a cluster file of Trainyard",
         _has("name", "backend"),
@@ -175,7 +175,7 @@ KINDS = (
         "a file of values of KubeRay's chart",
         _is_chart_values,
         "helm template NAME kuberay/ray-cluster -f FILE > ray-cluster.yaml, then trainyard "
-        "cluster.import ray-cluster.yaml: what values leave out the chart's version says.",
+        "cluster.import ray-cluster.yaml. Helm adds the defaults of the chart's version.",
     ),
     Kind(
         "a file of Docker Compose",
@@ -215,7 +215,7 @@ KINDS = (
 
 
 def kind_of(documents: Iterable[Any]) -> Kind | None:
-    """Return the kind of file that has these documents; None where that is not known."""
+    """Return the first of KINDS that matches any of a file's documents; None if none does."""
     tops = [document for document in documents if isinstance(document, Mapping)]
     for kind in KINDS:
         if any(kind.matches(top) for top in tops):
@@ -224,11 +224,11 @@ def kind_of(documents: Iterable[Any]) -> Kind | None:
 
 
 def documents_of(file: Path) -> list[Any]:
-    """Return a YAML file's documents, with values as text, and each item of a Kubernetes List.
+    """Return a YAML file's documents with all values as text, a Kubernetes List as its items.
 
-    There are none where it is no YAML, or larger than files that Trainyard reads.
+    Returns [] for a file that cannot be read, is not YAML or is larger than LARGEST.
     """
-    # A pipe would be waited for.
+    # Reading a pipe would block.
     if not file.is_file():
         return []
     try:
@@ -236,15 +236,15 @@ def documents_of(file: Path) -> list[Any]:
             text = stream.read(LARGEST + 1)
         if len(text) > LARGEST:
             return []
-        # It converts no value: `on` stays text, and a date that is none is no error here.
+        # BaseLoader converts no value: `on` stays text, and an impossible date is no error.
         return list(unfolded(yaml.load_all(text, Loader=yaml.BaseLoader)))
-    # RecursionError: 10,000 lists inside each other.
+    # RecursionError: thousands of lists inside each other.
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return []
 
 
 def unfolded(documents: Iterable[Any]) -> Iterator[Any]:
-    """Yield documents, and for each `kind: List` of Kubernetes its items."""
+    """Yield the documents that are not empty; a Kubernetes `kind: List` yields its items."""
     for document in documents:
         is_list = isinstance(document, Mapping) and document.get("kind") == "List"
         if is_list and isinstance(document.get("items"), list):

@@ -1,4 +1,4 @@
-"""The head and the groups of workers, whose nodes are alike."""
+"""The head and the groups of workers; all nodes of a group are alike."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from trainyard.spec.ray_nodes import (
     RayStart,
 )
 
-# KubeRay's names of the head's group: it would take a group of such a name for the head, and the
-# head for one of it.
+# KubeRay's names for the head's group: KubeRay would confuse a worker group of such a name with
+# the head.
 _OF_THE_HEAD = ("head", "headgroup")
 
 
@@ -59,7 +59,7 @@ class NodeSpec:
 
     @classmethod
     def of(cls, name: str, group: str, declared: Head | WorkerGroup) -> NodeSpec:
-        """Return a node of a group as the group is declared."""
+        """Return the node called `name` with the settings of its group."""
         return cls(
             name,
             group,
@@ -98,7 +98,7 @@ class WorkerGroup(Section):
     )
     count: int | None = setting(
         None,
-        "How many nodes, fixed; 1 unless min and max are given instead.",
+        "The fixed number of nodes; 1 unless min or max is given instead.",
         ge=0,
         le=10_000,
         validate_default=True,

@@ -1,4 +1,4 @@
-"""The image file: the build of a directory of images/, and what the image must have."""
+"""The image file, images/NAME/image.yaml: how the image is built, and what it must contain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODULE = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 
 
 def _base(base: str) -> str:
-    """Return the reference of a base image, in which `{ray}` may stand for a version."""
+    """Return a base image's reference unchanged; `{ray}` in it is filled with a version later."""
     check_image(base.replace(RAY_PLACEHOLDER, "0"))
     return base
 
@@ -47,7 +47,7 @@ Function = Annotated[
 
 
 class LintSection(Section):
-    """Conditions on this image, besides those on every image."""
+    """Conditions for this image, in addition to those for every image."""
 
     max_size: Size | None = setting(None, "The most that the image may take, uncompressed.")
     python: AbsolutePath | None = setting(
@@ -55,8 +55,8 @@ class LintSection(Section):
     )
     ray_interpreter: AbsolutePath | None = setting(
         None,
-        "What the first line of `ray` must name; for Pythons that only work through a script of "
-        "their own.",
+        "The interpreter that the first line of the program `ray` must name, for a Python that "
+        "only works through a wrapper script.",
     )
     must_have: Listed[AbsolutePath] = setting((), "Files and directories that must be there.")
     programs: Listed[Filled] = setting((), "Programs that must be found on PATH.")
@@ -68,12 +68,14 @@ class LintSection(Section):
     imports: Listed[Filled] = setting((), "Python modules that must be importable.")
     entry_point: Function | None = setting(
         None,
-        "The function that jobs start, module:function; called with --help, it must end without "
-        "a key.",
+        "The function that jobs start, as module:function; called with --help, it must end "
+        "without waiting for a key.",
     )
     runs: Listed[Command] = setting((), "Commands, as lists, that must succeed without a keyboard.")
     wget: bool = setting(
-        True, "false: only KubeRay 1.6 and newer runs it, which probes Ray 2.53 and newer by HTTP."
+        True,
+        "false: the image may lack wget. Then only KubeRay 1.6 and newer can run it, because it "
+        "probes Ray 2.53 and newer by HTTP.",
     )
 
 
@@ -88,10 +90,9 @@ class ImageFile(Section):
     )
     contents: dict[ContextPath, Filled] = setting(
         {},
-        "What the build sees besides this directory: a name there, and the path of a file or "
-        "directory.",
+        "More files or directories for the build: the name that the build sees, and the path here.",
     )
     user: Literal["root", "non-root", "any"] = setting(
-        "any", "Who the image must run as: non-root for programs that refuse to run as root."
+        "any", "The user of the image: non-root for programs that refuse to run as root."
     )
     lint: LintSection = setting(LintSection(), "What `image.lint` must find.")

@@ -46,7 +46,7 @@ SHARE_PATTERN = r"^1/[1-9][0-9]{0,2}$"
 # Keys that a share replaces.
 AMOUNTS = ("cpus", "gpus", "memory")
 TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._=,+-]{0,99}$"
-# Keys of Ray's own runtime environments that are none here, and their replacements.
+# Keys of Ray's runtime_env that a job file does not have, and what to write instead.
 RAY_KEYS = {
     "working_dir": "the job directory is sent; name more under `files`",
     "excludes": "write .rayignore into the job directory",
@@ -72,20 +72,20 @@ _PATTERN = re.compile(r"[*?]|\[.+\]")
 def _no_pattern(path: str) -> str:
     if _PATTERN.search(path):
         raise ValueError(
-            "must be a file or directory, and no pattern: name the directory in which they lie"
+            "must be a file or directory, and no pattern: name the directory that holds the files"
         )
     return path
 
 
 def _whole_or_share(gpus: float) -> float:
-    """Return GPUs as Ray can give them: a share of one, or whole ones."""
+    """Return the number unchanged if Ray accepts it: a fraction of one GPU, or whole GPUs."""
     if gpus > 1 and not gpus.is_integer():
         raise ValueError("must be a fraction below 1 or a whole number")
     return gpus
 
 
 def _read_share(written: object) -> object:
-    """Return a share as a number; `1/3` is exact where no decimal fraction is."""
+    """Return a share as a number. Text such as `1/3` is exact, which 0.333 is not."""
     if isinstance(written, str):
         if not re.fullmatch(SHARE_PATTERN, written):
             raise ValueError(
@@ -141,11 +141,13 @@ Share = Annotated[
 
 
 class Actors(Section):
-    """Room that runs leave free for what a task starts through Ray, in all and on any nodes."""
+    """Room that runs keep free, on any nodes, for actors and Ray tasks that one task starts."""
 
-    cpus: float = setting(0.0, "CPUs of all of its actors and Ray tasks.", ge=0, le=100_000)
-    gpus: float = setting(0.0, "GPUs of all of them.", ge=0, le=100_000)
-    memory: Size | None = setting(None, "Memory of all of them.")
+    cpus: float = setting(
+        0.0, "CPUs of all actors and Ray tasks that one task starts, together.", ge=0, le=100_000
+    )
+    gpus: float = setting(0.0, "GPUs of these actors and Ray tasks together.", ge=0, le=100_000)
+    memory: Size | None = setting(None, "Memory of these actors and Ray tasks together.")
 
 
 class Resources(Section):
@@ -153,25 +155,29 @@ class Resources(Section):
 
     cpus: float = setting(1.0, "CPUs of one task; fractions are allowed.", ge=0, le=1024)
     gpus: Gpus = setting(
-        0.0, "A fraction below 1 shares one GPU, a whole number isolates.", ge=0, le=64
+        0.0,
+        "GPUs of one task: a fraction below 1 shares one GPU with other tasks, a whole number "
+        "reserves GPUs for this task alone.",
+        ge=0,
+        le=64,
     )
     memory: Size | None = setting(None, "Memory that is set aside for one task.")
     share: Share | None = setting(
         None,
-        "Instead of cpus, gpus and memory, so much of one node: 1 is all of it, 0.5 or 1/2 half "
-        "of each.",
+        "The part of one node that a task gets, instead of cpus, gpus and memory: 1 is the whole "
+        "node, 0.5 or 1/2 half of each.",
         gt=0,
         le=1,
     )
     custom: TaskResources = setting(
-        {}, "Ray's custom resources, such as {A100: 1}, that groups of nodes have."
+        {}, "Ray's custom resources that one task needs, such as {A100: 1}."
     )
     actors: Actors = setting(
         Actors(), "Room that is left free for what the task starts through Ray."
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about amounts with a share, which implies them, and a share with actors."""
+        """Complain about a share together with amounts, which it implies, or with actors."""
         if self.share is None:
             return
 
@@ -190,7 +196,7 @@ class Resources(Section):
 
     @model_serializer(mode="wrap")
     def _without_amounts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the written keys; a share leaves no defaults of the amounts that it replaces."""
+        """Return the section as a document; with a share, without the amounts that it replaces."""
         document: dict[str, Any] = handler(self)
         if self.share is None:
             return document
@@ -202,8 +208,8 @@ class Placement(Section):
 
     name: Filled | None = setting(
         None,
-        "One node: `head`, or GROUP-INDEX; or the name of a host that has one, an address, or an "
-        "id of Ray's.",
+        "One node: `head` or GROUP-INDEX; or the name of the node's host, its address, or Ray's id "
+        "of the node.",
     )
     group: Filled | None = setting(None, "Any node of one worker group.")
 
@@ -214,30 +220,30 @@ class Placement(Section):
 
 
 class RuntimeEnv(Section):
-    """Ray's installations and settings for the tasks: a mapping, or a file (runtime_env.yaml)."""
+    """Packages, files and variables that Ray gives the tasks: a mapping, or a file with one."""
 
     uv: Listed[Filled] = setting((), "Packages to install with uv: a list, or a requirements file.")
     pip: Listed[Filled] = setting(
         (), "Packages to install with pip: a list, or a requirements file."
     )
     wheels: Listed[Filled] = setting(
-        (), "Wheels to send and install, or packages to build them of: directories."
+        (), "Wheels to send and install, or directories of packages to build wheels from."
     )
     py_modules: Listed[Filled] = setting(
         (), "Directories or .py files that tasks import by their names."
     )
     conda: Filled | dict[str, Any] | None = setting(
         None,
-        "An environment of the image's conda, by name, or what it is made of: a mapping, or an "
+        "A conda environment: the name of one in the image, or its definition as a mapping or an "
         "environment.yml.",
     )
     install_options: dict[str, JsonValue] = setting(
         {},
-        "What pip or uv get besides, by Ray's names: pip_version, pip_install_options, "
+        "Options of pip or uv, by Ray's names: pip_version, pip_install_options, "
         "uv_pip_install_options ...",
     )
     config: dict[str, JsonValue] = setting(
-        {}, "How Ray makes it, by Ray's names: setup_timeout_seconds ..."
+        {}, "How Ray makes the environment, by Ray's names: setup_timeout_seconds ..."
     )
     env_vars: OwnVariables = setting({}, "Environment variables of the tasks' workers.")
     files: Listed[Filled] = setting(
@@ -245,7 +251,10 @@ class RuntimeEnv(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about two installers: Ray accepts one (ray.runtime_env)."""
+        """Complain about two installers, options that Ray does not know, and conda with wheels.
+
+        Ray accepts one of uv, pip and conda (ray.runtime_env).
+        """
         named = [name for name in ("uv", "pip", "conda") if getattr(self, name)]
         if len(named) > 1:
             yield Complaint((), f"has both {' and '.join(named)}: Ray accepts one of them")
@@ -274,7 +283,8 @@ class SmokeNeeds(Section):
     )
     torch: bool = setting(
         False,
-        "true: torch is importable on the GPU nodes (without any: on all) and sees their GPUs.",
+        "true: torch is importable on the GPU nodes and sees their GPUs; in a cluster without GPU "
+        "nodes, it is importable on all nodes.",
     )
     graphics: bool = setting(
         False, "true: Vulkan finds a GPU that renders on every GPU node; Isaac Sim needs one."
@@ -283,26 +293,26 @@ class SmokeNeeds(Section):
         True, "false: leave out the transfer of objects between each pair of nodes."
     )
     min_nodes: int | None = setting(
-        None, "At least so many nodes are alive, the head included.", ge=1, le=10_000
+        None, "The fewest nodes that must be alive, the head included.", ge=1, le=10_000
     )
     min_disk: Size | None = setting(None, "Free disk that every node must have.")
     min_shm: Size | None = setting(None, "Free shared memory (/dev/shm) that every node must have.")
 
 
 class TaskEntry(Section):
-    """One task of an explicit list; what it leaves out comes from the job."""
+    """One task of an explicit list; the job's value counts for every key that is left out."""
 
     name: TaskName = Field(description="The task's name, unique in the job.")
     command: Command = Field(description="Program and arguments.")
-    resources: Resources | None = setting(None, "Only what differs from the job's.")
+    resources: Resources | None = setting(None, "Only the resources that differ from the job's.")
     node: Placement | None = setting(None, "Instead of the job's.")
-    env: OwnVariables = setting({}, "On top of the job's.")
+    env: OwnVariables = setting({}, "Environment variables on top of the job's.")
     retries: int | None = setting(None, "Instead of the job's.", ge=0, le=1000)
     timeout: Duration | None = setting(None, "Instead of the job's.")
     outputs: Outputs | None = setting(None, "Instead of the job's.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about placeholders: there is no matrix."""
+        """Complain about placeholders: a job with a list of tasks has no matrix to fill them."""
         yield from unknown("command", dict(enumerate(self.command)), ())
         yield from unknown("env", self.env, ())
 
@@ -324,37 +334,49 @@ class JobSpec(Section):
     resources: Resources = setting(Resources(), "What each task needs.")
     together: bool = setting(False, "true: all tasks start at once, or none does.")
     retries: int = setting(
-        0, "How often a failed task is tried again; a lost node does not count.", ge=0, le=1000
+        0,
+        "How often a failed task is tried again; attempts that are lost with their node do not "
+        "count.",
+        ge=0,
+        le=1000,
     )
     final_exit_codes: Listed[ExitCode] = setting(
-        (), "Exit codes that are not retried: 2 of a wrong command line."
+        (), "Exit codes after which a task is not retried, such as 2 for a wrong command line."
     )
     timeout: Duration | None = setting(None, "How long one attempt may take.")
     env: OwnVariables = setting({}, "Environment variables of every task.")
     runtime_env: RuntimeEnv = setting(RuntimeEnv(), "What Ray installs or sets for the tasks.")
     node: Placement | None = setting(None, "Where tasks have to run.")
-    outputs: Outputs = setting((), "What comes back besides $TRAINYARD_OUTPUT: relative paths.")
+    outputs: Outputs = setting(
+        (), "Relative paths that come back in addition to $TRAINYARD_OUTPUT."
+    )
     outputs_each_attempt: bool = setting(
-        False, "true: every attempt starts with empty outputs, and they come back one by one."
+        False,
+        "true: every attempt starts with empty outputs, which come back into a directory of the "
+        "attempt.",
     )
     outputs_limit: Size = setting(
-        20 * GIB, "How much may come back of one task; what does not fit is left out.", ge=1
+        20 * GIB, "The most that comes back of one task; the largest files stay behind.", ge=1
     )
     outputs_every: Duration = setting(
-        30.0, "How often what has changed comes back while a task runs."
+        30.0, "How often a running task's changed outputs are brought home."
     )
     checkpoints: bool | None = setting(
         None,
-        "Whether the last checkpoint of a task comes home when it ends; by default yes, and of a "
-        "sweep the best configuration's.",
+        "Whether a task's last checkpoint is brought home when the task ends; left out: yes, but "
+        "in a sweep only the best configuration's.",
     )
     watch: Watch | None = setting(
-        None, "A metric that has to move: a task whose metric does not is tried again."
+        None,
+        "The metric that shows progress: a task that reports no new value in time is ended and "
+        "tried again.",
     )
     tune: Tune | None = setting(
-        None, "A sweep: configurations are chosen while it goes, instead of a matrix."
+        None, "A sweep instead of a matrix: configurations are chosen while the sweep runs."
     )
-    smoke: SmokeNeeds = setting(SmokeNeeds(), "What must hold before this job may start.")
+    smoke: SmokeNeeds = setting(
+        SmokeNeeds(), "Checks that the cluster must pass before this job may start."
+    )
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about a job without a command or tasks, about its placeholders and its sweep."""

@@ -22,7 +22,7 @@ from trainyard.spec.fields import (
     setting,
 )
 
-# KubeRay's and Trainyard's labels and annotations: pods are found by them.
+# Labels and annotations by which KubeRay and Trainyard find their pods: a file may not set them.
 _THEIR_LABELS = (
     "app.kubernetes.io/name",
     "app.kubernetes.io/created-by",
@@ -42,7 +42,7 @@ def _own_metadata(entries: Mapping[str, str]) -> Iterator[Complaint]:
             yield Complaint((key,), "is set by KubeRay or Trainyard")
 
 
-# Kubernetes itself says what is wrong with labels and the like; names become part of addresses.
+# Names become part of API addresses, so they are checked here; Kubernetes checks labels and so on.
 ObjectName = Annotated[
     Filled,
     matching(
@@ -72,7 +72,7 @@ class Toleration(Section):
 
 
 class PodPlacement(Section):
-    """Where pods may run, and how."""
+    """The Kubernetes nodes on which pods may run, their runtime class and their priority."""
 
     node_selector: dict[Filled, str] = setting(
         {}, "Labels that a Kubernetes node must have, such as {pool: training}."
@@ -82,8 +82,8 @@ class PodPlacement(Section):
     )
     spread: Literal["preferred", "required", "none"] | None = setting(
         None,
-        "Over hosts: preferred (default), required (never two nodes of the cluster on one host) "
-        "or none.",
+        "How nodes are spread over hosts: preferred (default), required (never two nodes of the "
+        "cluster on one host) or none.",
     )
     runtime_class: ObjectName | None = setting(
         None, "The runtime class of pods with GPUs, such as nvidia on MicroK8s."
@@ -92,7 +92,7 @@ class PodPlacement(Section):
 
 
 class Requests(Section):
-    """A node's requests to the scheduler, where they should be less than what it may use."""
+    """The resources that a node requests from the scheduler, if less than what it may use."""
 
     cpus: float | None = setting(
         None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024
@@ -101,7 +101,7 @@ class Requests(Section):
 
 
 class Autoscaler(Section):
-    """Ray's autoscaler: a second container of the head, where a group of the cluster grows."""
+    """Ray's autoscaler: a second container in the head's pod, if any group of the cluster grows."""
 
     cpus: float = setting(0.5, "CPUs, as request and limit.", gt=0, le=1024)
     memory: Size = setting(512 * 1024**2, "Memory, as request and limit.")
@@ -110,7 +110,9 @@ class Autoscaler(Section):
 class PodGroup(PodPlacement):
     """The pods of one group, or of `head`: their placement, requests and metadata."""
 
-    requests: Requests = setting(Requests(), "What is requested, if less than what is allowed.")
+    requests: Requests = setting(
+        Requests(), "Requests to the scheduler, if less than what these nodes may use."
+    )
     labels: Metadata = setting({}, "Labels of these pods.")
     annotations: Metadata = setting({}, "Annotations of these pods.")
     env: OwnVariables = setting(
@@ -122,9 +124,13 @@ class EmptyDir(Section):
     """A node's own directory, which is empty at first (core/v1 EmptyDirVolumeSource)."""
 
     size: Size | None = setting(
-        None, "A node that writes more there is evicted; left out: no limit of its own."
+        None,
+        "The most that a node may write there before Kubernetes evicts it; left out: no limit of "
+        "its own.",
     )
-    memory: bool = setting(False, "true: it is in memory, and counts as the node's.")
+    memory: bool = setting(
+        False, "true: the directory is in memory, and its content counts as the node's memory."
+    )
 
 
 class KubeVolume(Section):
@@ -148,9 +154,9 @@ class KubeVolume(Section):
 
 
 class Storage(Section):
-    """The storage behind `outputs`: an existing claim, or one to be made.
+    """The storage behind `outputs`: an existing claim, or one that Trainyard makes.
 
-    `cluster.down` removes the latter.
+    `cluster.down` removes only a claim that Trainyard made.
     """
 
     claim: ObjectName | None = setting(None, "A claim that exists already; it is never removed.")
@@ -188,13 +194,13 @@ class PodSecurity(Section):
     fs_group: int | None = setting(None, "The group that volumes belong to.", ge=0)
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about pods that are to be restricted and not hardened."""
+        """Complain about `restricted` without `hardened`, which it includes."""
         if self.restricted and not self.hardened:
             yield Complaint(("hardened",), "must be true with `restricted: true`", self.hardened)
 
 
 class Operator(Section):
-    """The KubeRay operator: installed by Helm where none is, used where one is."""
+    """The KubeRay operator: an existing one is used, else Helm installs one."""
 
     install: bool = setting(True, "false: never install it, nor its CRDs; an administrator does.")
     chart: Filled = setting(
@@ -224,34 +230,42 @@ class KuberaySection(PodPlacement):
     namespace: ObjectName = setting("trainyard", "Where the cluster lives; made if it is missing.")
     operator: Operator = setting(Operator(), "The KubeRay operator.")
     with_gpus: PodPlacement = setting(
-        PodPlacement(), "Nodes that have GPUs, on top of what is said for all."
+        PodPlacement(), "Placement of nodes that have GPUs, on top of that for all nodes."
     )
     without_gpus: PodPlacement = setting(
-        PodPlacement(), "Nodes without GPUs, on top of what is said for all."
+        PodPlacement(), "Placement of nodes without GPUs, on top of that for all nodes."
     )
-    groups: dict[Filled, PodGroup] = setting({}, "One group, or `head`, on top of all that.")
+    groups: dict[Filled, PodGroup] = setting(
+        {}, "Settings of one group, or of `head`, on top of those for all nodes."
+    )
     autoscaler: Autoscaler = setting(
         Autoscaler(), "The autoscaler's own container, where a group grows."
     )
     gpu_resource: Filled = setting("nvidia.com/gpu", "What a GPU is called on the nodes.")
     simulated_gpus: bool = setting(
-        False, "true: GPUs are numbers only, Kubernetes is not asked for any; to try a layout."
+        False,
+        "true: GPUs are only declared to Ray, and Kubernetes is asked for none, to try a job's "
+        "layout.",
     )
-    requests: Requests = setting(Requests(), "What is requested, if less than what is allowed.")
+    requests: Requests = setting(
+        Requests(), "Requests to the scheduler, if less than what nodes may use."
+    )
     shm_size: Size | None = setting(
         None,
-        "The shared memory of each node that has more memory than that; it holds Ray's object "
-        "store. Left out: what it needs.",
+        "The shared memory, which holds Ray's object store, of each node that has more memory "
+        "than this size. Left out: as much as the store needs.",
     )
     volumes: Listed[KubeVolume] = setting((), "Volumes that every node sees.")
     outputs: AbsolutePath = setting("/outputs", "Where every node sees the storage for outputs.")
     storage: Storage | None = setting(
-        None, "What is behind `outputs`; left out: an emptyDir of each node."
+        None, "The storage behind `outputs`; left out: an emptyDir of each node."
     )
-    security: PodSecurity = setting(PodSecurity(), "As whom the nodes run.")
+    security: PodSecurity = setting(PodSecurity(), "The user and the rights of the nodes.")
     service_account: ObjectName | None = setting(None, "The service account of the nodes.")
     pull_secrets: Listed[ObjectName] = setting(
-        (), "Secrets of the namespace to pull images with, besides the one made from `registry`."
+        (),
+        "Secrets of the namespace with which images are pulled, in addition to the one that is "
+        "made from `registry`.",
     )
     labels: Metadata = setting(
         {},
@@ -264,18 +278,19 @@ class KuberaySection(PodPlacement):
     )
     network_policy: bool = setting(
         False,
-        "true: no pod but the cluster's own reaches its nodes, where the network plugin enforces "
-        "it.",
+        "true: only the cluster's own pods reach its nodes, if the network plugin enforces "
+        "policies.",
     )
     wait_for_machines: Duration | None = setting(
         None,
-        "How long pods may find no room, where Kubernetes adds machines by itself, such as 10m.",
+        "How long pods may wait for room while Kubernetes adds machines by itself, such as 10m.",
     )
 
     def pods(self, group: str, *, gpus: int) -> PodGroup:
         """Return the settings of a group's pods.
 
-        Its own count first, then those for nodes with (or without) GPUs, then those for all.
+        The group's own win over those for nodes with (or without) GPUs, and these over those for
+        all nodes. Labels, annotations, selectors and tolerations of all levels are combined.
         """
         own = self.groups.get(group, PodGroup())
         alike = self.with_gpus if gpus else self.without_gpus

@@ -77,7 +77,7 @@ def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
 
 def job_of(keys: Mapping[str, Any]) -> JobSpec:
     """Return the job that a job file's keys and `name` describe. Raises RequestError."""
-    # As a file would have them: lists for tuples, text for paths.
+    # The values that a file would have: lists instead of tuples, text instead of paths.
     values = json.loads(json.dumps(keys, default=str))
     source = _as_ray_takes_it(Source(values, {(): "Job"}), Path.cwd())
     return _validated(JobSpec, _named(source, str(keys["name"]), "Job"), "job")
@@ -110,7 +110,7 @@ def _job(path: Path, directory: Path, overrides: Sequence[str]) -> JobSpec:
 
 
 def _as_ray_takes_it(source: Source, directory: Path) -> Source:
-    """Return the source of a job whose runtime_env may have the forms that Ray takes."""
+    """Return a job's source with Ray's other forms of a runtime_env turned into lists."""
     written = source.value.get("runtime_env")
     if not isinstance(written, Mapping):
         return source
@@ -131,7 +131,7 @@ def load_other(path: Path, model: type[Model], kind: str) -> Model:
 
 
 def _named(source: Source, name: str, where: str) -> Source:
-    """Return the source of a job with its name."""
+    """Return a job's source with its name, and a problem if that is no name for a job."""
     if not _JOB_NAME.fullmatch(name):
         rule = (
             "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
@@ -146,7 +146,7 @@ def _with_problem(source: Source, where: str, message: str) -> Source:
 
 
 def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return the values of a file with the flags on top; only this function decides precedence."""
+    """Return the values of a file with those of the `--set` flags on top."""
     try:
         source = compose(_read_text(path, kind=kind), origin=shown(path))
     except UnreadableError as error:
@@ -159,7 +159,7 @@ def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str
 
 
 def _put_below(key: str, file: Source, source: Source) -> Source:
-    """Return the source with another file's values below a key; their places are that file's."""
+    """Return the source with another file's values below a key; their problems name that file."""
     places = {(key, *path): place for path, place in file.places.items()}
     broken = {(key, *path) for path in file.broken}
     return Source(
@@ -171,10 +171,10 @@ def _put_below(key: str, file: Source, source: Source) -> Source:
 
 
 def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return the source with every `--set PATH=VALUE` on top; the last one counts.
+    """Return the source with every `--set PATH=VALUE` on top; of two for one path the last wins.
 
-    The value is YAML, except below a key that takes text alone: there it is the shell's text. A
-    mistake in a flag is a problem.
+    A value is read as YAML. For a key that accepts only text, an unquoted value is used literally.
+    A mistake in a flag becomes a problem of the source.
     """
     for written in overrides:
         path, equals, value = written.partition("=")
@@ -195,7 +195,7 @@ def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) 
 
 
 def _given(value: str, flag: str, *, is_text: bool) -> Source:
-    """Return the value of a flag; "" and null take a value away."""
+    """Return the value of a flag as a source; "" and null give None, which unsets a key."""
     if value.strip() in ("", "null"):
         return Source(None, {})
     if is_text and not _QUOTED.fullmatch(value):
@@ -212,7 +212,7 @@ def _given(value: str, flag: str, *, is_text: bool) -> Source:
 
 
 def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> Source:
-    """Return the source with one value replaced; its places are then the flag's."""
+    """Return the source with one value replaced by a flag's; problems of it then name the flag."""
     try:
         new, path = _replaced(source.value, keys, value, at=())
     except ValueError as error:
@@ -223,7 +223,7 @@ def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> So
         if known[: len(path)] != path:
             places[known] = place
     for length in range(1, len(path)):
-        # Sections that the flag itself makes.
+        # Sections that only the flag has made.
         places.setdefault(path[:length], flag)
     places[path] = flag
     return replace(source, value=new, places=places)
@@ -283,7 +283,7 @@ def _validated(model: type[Model], source: Source, kind: str) -> Model:
 
     source = replace(source, problems=(*source.problems, *hidden))
     try:
-        # The context says that sizes and durations are text (fields.py).
+        # Any context says that values come from a file: sizes and durations are text (fields.py).
         spec = model.model_validate(source.value, context={})
     except ValidationError as error:
         raise _refusal(kind, (*source.problems, *problems_of(error, model, source))) from error
@@ -305,9 +305,9 @@ def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _is_utf_8(text: str) -> bool:
-    """Say whether a text can be written.
+    """Say whether a text can be encoded as UTF-8.
 
-    Bytes of a command line that are not UTF-8 are halves of surrogate pairs.
+    Python reads other bytes of a command line as lone surrogates, which cannot.
     """
     try:
         text.encode()
@@ -320,7 +320,7 @@ def _read_text(path: Path, *, kind: str) -> str:
     """Return the text of a file. Raises UnreadableError if it cannot be read."""
     origin = shown(path)
     try:
-        # A pipe would be waited for.
+        # Reading a pipe would block.
         if path.exists() and not path.is_file():
             raise UnreadableError(origin, f"is not a {kind}: it is a directory, or no regular file")
         with path.open("rb") as stream:

@@ -12,7 +12,7 @@ from pydantic import Field
 from trainyard import versions
 from trainyard.spec.fields import Complaint, Filled, Listed, Section, matching, rule, setting
 
-# snap channels: TRACK[/RISK]; MicroK8s' tracks are Kubernetes' minors.
+# A snap channel is TRACK[/RISK]; MicroK8s' tracks are minor versions of Kubernetes.
 Channel = Annotated[
     str,
     matching(
@@ -28,7 +28,7 @@ HostAddress = Annotated[
     ),
 ]
 IPv4 = Annotated[Filled, matching(r"\d{1,3}(?:\.\d{1,3}){3}", "must be an IPv4 address")]
-# As images name it: docker.io, ghcr.io, registry.lab:5000.
+# A registry as names of images begin with it: docker.io, ghcr.io, registry.lab:5000.
 RegistryHost = Annotated[
     Filled,
     matching(
@@ -49,10 +49,16 @@ class LabHost(Section):
     """A machine that is reached by SSH."""
 
     address: HostAddress = Field(description="[user@]host[:port], or a name of ~/.ssh/config.")
-    user: Filled | None = setting(None, "Who logs in, and may use sudo; left out: as `ssh` does.")
-    port: int | None = setting(None, "The port of sshd; left out: as `ssh` does.", ge=1, le=65535)
+    user: Filled | None = setting(
+        None, "The user who logs in, and may use sudo; left out: the one that `ssh` uses."
+    )
+    port: int | None = setting(
+        None, "The port of sshd; left out: the one that `ssh` uses.", ge=1, le=65535
+    )
     ip: IPv4 | None = setting(
-        None, "The address by which the other hosts reach it; left out: the one that we reach."
+        None,
+        "The address by which the other hosts reach this one; left out: the address that this "
+        "machine reaches.",
     )
     role: Literal["control-plane", "worker"] | None = setting(
         None,
@@ -85,7 +91,7 @@ def _ends_with_microk8s(files: tuple[str, ...]) -> Iterator[Complaint]:
     if files and not re.fullmatch(r"microk8s(?:[_-].*)?\.snap", PurePath(files[-1]).name):
         yield Complaint(
             (len(files) - 1,),
-            "must be MicroK8s' own, microk8s_N.snap: what it needs comes before it",
+            "must be MicroK8s' own, microk8s_N.snap: snaps that it needs come before it",
         )
 
 
@@ -93,7 +99,7 @@ class Microk8sSection(Section):
     """MicroK8s on hosts that are reached by SSH, and the cluster on it."""
 
     channel: Channel = setting(
-        versions.MICROK8S, "What is installed on every host, and held there."
+        versions.MICROK8S, "The snap channel that is installed on every host, and held there."
     )
     upgrade: bool = setting(
         False, "true: hosts of an older channel are upgraded, one minor at a time."

@@ -19,7 +19,7 @@ Scalar = str | bool | int | float
 def unused(
     keys: Collection[str], texts: Iterable[str], *, section: KeyPath = ("matrix",)
 ) -> Iterator[Complaint]:
-    """Complain about every key of a section that no text names: its tasks would all do the same."""
+    """Complain about every key that no text uses: tasks would not differ by the key's values."""
     named = {mark[1] for text in texts for mark in MARK.finditer(text)}
     for key in keys:
         if key not in named:
@@ -35,7 +35,7 @@ def unknown(
     *,
     source: str = "matrix",
 ) -> Iterator[Complaint]:
-    """Complain about every placeholder that is not known, and about every brace on its own."""
+    """Complain about every placeholder whose name is not in `known`, and every single brace."""
     for key, text in texts.items():
         for mark in MARK.finditer(text):
             name = mark[1]
@@ -52,7 +52,7 @@ def unknown(
 
 
 def _checked_scalar(value: object) -> object:
-    """Return a value that a command can be given as text."""
+    """Return the value unchanged if it is a scalar, which a command can get as text."""
     if not isinstance(value, Scalar):
         raise ValueError("must be text, a number, true or false")
     return value

@@ -72,7 +72,10 @@ def problems_of(
 
 
 def where(path: KeyPath, source: Source) -> str:
-    """Return the place of a path, or of the nearest section around it that has one."""
+    """Return a path and where it is written, or where the nearest section around it is.
+
+    The place is FILE:LINE, or the flag that gave the value.
+    """
     known = nearest(path, source.places)
     place = source.places[known]
     is_flag = place.startswith("--")
@@ -93,7 +96,7 @@ def value_text(value: object) -> str:
 
 
 def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
-    """Split one of pydantic's errors into complaints: one, or as many as a rule had."""
+    """Yield the complaints in one of pydantic's errors: one, or all that a rule yielded."""
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     reason = details.get("ctx", {}).get("error")
     if isinstance(reason, ComplaintsError):
@@ -131,7 +134,7 @@ def _suggestion(details: dict[str, Any]) -> str:
         )
 
     if kind == "string_type" and isinstance(value, int | float):
-        # The spelling of a float is not known: 1e3 is no 1000.0 to a program.
+        # A float has lost its spelling: a program may tell 1e3 from 1000.0.
         if isinstance(value, float):
             return "; write it in quotes"
         return f"; write it in quotes: {json.dumps(value_text(value))}"
@@ -144,7 +147,7 @@ def _suggestion(details: dict[str, Any]) -> str:
 
 
 def _of_others(details: dict[str, Any]) -> str:
-    """Return this file's spelling of a value that Docker or Kubernetes would understand."""
+    """Suggest how to write a value in the form of Docker or Kubernetes here; "" for others."""
     kind = details["type"]
     value = details["input"]
     key = ""

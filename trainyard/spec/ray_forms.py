@@ -25,9 +25,10 @@ _HERE = (".", "./")
 
 
 def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any], list[Problem]]:
-    """Return a runtime_env with the content of its files, and options apart.
+    """Return a runtime_env with lists instead of Ray's other forms, and the problems with files.
 
-    Files are relative to `directory`. Also returns the problems with files, by `runtime_env.KEY`.
+    A file, relative to `directory`, is replaced by its content. Options of pip and uv are moved to
+    `install_options`.
     """
     env = dict(given)
     problems = list[Problem]()
@@ -47,7 +48,7 @@ def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any],
 def _take_options(env: dict[str, Any], key: str, options: tuple[str, ...]) -> None:
     """Split `{packages: [...], ...}` into packages and options.
 
-    Other keys stay where they are, and fail.
+    A mapping with other keys stays as it is, and is rejected when the job is validated.
     """
     given = dict(env[key])
     if not given.keys() <= {"packages", *options}:

@@ -1,4 +1,4 @@
-"""A group's nodes for Ray, besides their size: resources, labels, `ray start` parameters."""
+"""Ray's settings of a group's nodes: custom resources, labels, `ray start` parameters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _LABEL_KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
 # Ray's own resources, and their keys in files.
 _RAYS = {"CPU": "cpus", "GPU": "gpus", "memory": "memory", "object_store_memory": "memory"}
 _OUR_LABELS = ("ray.io/node-group", "ray.io/node-id")
-# Parameters of `ray start` (ray/scripts/scripts.py) that follow from the cluster file, and from
-# which key.
+# Parameters of `ray start` (ray/scripts/scripts.py) that Trainyard sets, and the key of the cluster
+# file or the part of Trainyard from which each follows.
 MADE_FROM: Mapping[str, str] = {
     "address": "the head",
     "autoscaling-config": "min and max of the groups",
@@ -71,7 +71,7 @@ _PARAMETERS = (
 
 
 def not_rays(names: Mapping[str, object]) -> Iterator[Complaint]:
-    """Complain about resources that are Ray's own, and have words of their own."""
+    """Complain about Ray's built-in resources, which have keys of their own, such as cpus."""
     for name in names:
         if name in _RAYS:
             yield Complaint((name,), f"is Ray's own: write {_RAYS[name]}")
@@ -122,7 +122,7 @@ NodeResources = Annotated[
     dict[ResourceName, Annotated[int, Field(ge=1, le=1_000_000)]], rule(not_rays)
 ]
 NodeLabels = Annotated[dict[LabelKey, LabelValue], rule(_our_labels)]
-# Numbers are taken as numbers, true as true, and nothing is converted.
+# Strict: pydantic would otherwise convert between these types, such as true to 1.
 _Value = (
     Annotated[bool, Strict()]
     | Annotated[int, Strict()]
@@ -137,7 +137,7 @@ RESOURCES_TEXT = (
 )
 LABELS_TEXT = "Ray's labels of each node, for label_selector of programs that use Ray."
 RAY_START_TEXT = "More parameters of `ray start`, such as {metrics-export-port: 8080}."
-IMAGE_TEXT = "The image of these nodes, instead of `image`; with the same Ray and Python."
+IMAGE_TEXT = "The image of these nodes, instead of the cluster's; with the same Ray and Python."
 
 
 def may_be_given(name: str) -> bool:
@@ -146,7 +146,7 @@ def may_be_given(name: str) -> bool:
 
 
 def start_options(parameters: Mapping[str, object]) -> dict[str, str | None]:
-    """Return parameters as text; None where a flag has no value."""
+    """Return the values of parameters as text; None for a flag, which takes no value."""
     options: dict[str, str | None] = {}
     for name, value in parameters.items():
         if value is True:

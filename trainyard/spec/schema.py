@@ -1,8 +1,8 @@
 """The JSON Schemas of users' files, for editors: `python -m trainyard.spec.schema DIRECTORY`.
 
-An editor uses one through the comment `# yaml-language-server:
-$schema=../docs/cluster.schema.json`. `make setup` writes them into docs/ of a checkout, and
-hatch_build.py into the same place of the wheel; git has none.
+An editor finds a schema through a comment in the file: `# yaml-language-server:
+$schema=../docs/cluster.schema.json`. `make setup` writes the schemas into docs/ of a checkout, and
+hatch_build.py into the same place of the wheel. They are not in git.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 def schemas() -> dict[str, dict[str, Any]]:
     """Return the schema of each kind of file.
 
-    A job's name is its directory's, and no key of its file.
+    The schema of a job file has no key `name`: a job has the name of its directory.
     """
     models: dict[str, type[Section]] = {"cluster": ClusterSpec, "image": ImageFile, "job": JobSpec}
     documents = {}
@@ -43,7 +43,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def _open_rays_forms(properties: dict[str, Any]) -> None:
-    """Allow Ray's forms besides lists: a requirements file, and a mapping with packages."""
+    """Allow Ray's other forms of pip and uv: a requirements file, and a mapping with packages."""
     for key in ray_forms.OPTIONS:
         entry = properties[key]
         a_list = {name: entry.pop(name) for name in ("type", "items") if name in entry}

@@ -6,20 +6,20 @@ import re
 from collections.abc import Iterable, Mapping
 
 HIDDEN = "(hidden)"
-# Names that hold a secret and nothing else. TOKENIZERS_PARALLELISM, of Hugging Face's libraries,
-# holds none.
+# Names of variables that certainly hold a secret. TOKENIZERS_PARALLELISM (Hugging Face) holds none,
+# and must not match.
 SECRET_NAME = re.compile(
     r"token(?:s?$|_)|passw|secret|credential|(?:api|access|private|ssh)_?key", re.IGNORECASE
 )
-# Names that may hold one: a record loses little where it hides GPG_KEY, and much where it shows
-# WANDB_KEY.
+# Names of variables that may hold a secret. A record loses little if it hides GPG_KEY, but much if
+# it shows WANDB_KEY.
 _LIKELY_NAME = re.compile(
     rf"{SECRET_NAME.pattern}|passphrase|webhook|cookie|authorization|pgpass"
     r"|(?:^|_)(?:dsn|pass)$|_(?:key|auth|pwd|pat)$",
     re.IGNORECASE,
 )
 LOGIN = re.compile(r"(?<=://)[^\s/:@'\"$<>{}]*:[^\s/@'\"$<>{}]+(?=@)")
-# Tokens have the prefixes that their issuers chose.
+# Forms of known secrets; tokens have prefixes that their issuers chose.
 KINDS = (
     ("a login and password in a URL", LOGIN.pattern),
     ("a bearer token", r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}"),
@@ -51,12 +51,12 @@ def is_likely_name(name: str) -> bool:
 
 
 def is_literal(value: str) -> bool:
-    """Say whether a value is the secret itself: no path, variable, switch or placeholder."""
+    """Say whether a value may be a secret itself: no path, variable, switch or placeholder."""
     return len(value) >= 5 and not _NO_SECRET.fullmatch(value)
 
 
 def kind_in(text: str) -> str | None:
-    """Return the kind of a known secret in a text; None if it has none."""
+    """Return the kind of the first secret of a known form in a text; None without one."""
     for kind, pattern in KINDS:
         if re.search(pattern, text):
             return kind
@@ -71,9 +71,9 @@ def without_secrets(text: str) -> str:
 
 
 def hidden(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return variables without secrets.
+    """Return variables with their secrets hidden.
 
-    Names hide the whole value, a known form its own part.
+    A secret's name hides the whole value. A secret of a known form is hidden within the value.
     """
     shown = {}
     for name, value in variables.items():
@@ -104,7 +104,7 @@ def command_without_secrets(words: Iterable[str]) -> list[str]:
 def typed_without_secrets(words: Iterable[str]) -> list[str]:
     """Return the words of a `trainyard` command without secrets.
 
-    An override with a secret's name keeps its target alone.
+    `--set TARGET=VALUE` keeps only TARGET if the target, or a key in the value, is a secret's name.
     """
     shown = []
     for word in words:

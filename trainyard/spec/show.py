@@ -1,4 +1,4 @@
-"""A resolved file for users and programs: defaults marked, secrets hidden; it loads again."""
+"""A resolved file as YAML or JSON: defaults are marked, secrets hidden; the YAML loads again."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from trainyard.spec.yaml_source import FLOAT, KeyPath, compose, nearest
 MARK = "  # default"
 ENVIRONMENTS = ("env", "env_vars")
 CHART_VALUES = ("kuberay", "operator", "values")
-# Besides line feed and carriage return (YAML 1.1, b-char).
+# Line ends of YAML 1.1 (b-char) other than line feed and carriage return.
 _LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that YAML 1.1 or 1.2 would read as another type; short lists take one line."""
+    """Quotes text that YAML 1.1 or 1.2 would read as another type; flat lists take one line."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -61,9 +61,10 @@ def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
 
 
 def as_yaml(spec: ClusterSpec | JobSpec) -> str:
-    """Return the resolved file as YAML, every default marked; it loads again to the same spec.
+    """Return the resolved file as YAML, every default marked.
 
-    A cluster has its own backend's section alone.
+    Unless a secret was hidden, the YAML loads to the same spec. Sections of backends that the
+    cluster does not use are left out.
     """
     values = _hidden(spec.model_dump(mode="json", exclude_none=True))
     head = ""
@@ -80,7 +81,7 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
     for path in _defaults(spec, (), inherited=False):
         known = nearest(path, places)
         line = int(places[known].rpartition(":")[2]) - 1
-        # A section without written keys is {} there.
+        # The YAML has {} for a section in which no key was written.
         if known == path or lines[line].endswith("{}"):
             lines[line] += MARK
 
@@ -88,7 +89,7 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
 
 
 def written(values: Any) -> str:
-    """Return a file's values as YAML, which Trainyard's reader and others read alike."""
+    """Return a file's values as YAML that Trainyard and other YAML readers read alike."""
     text: str = yaml.dump(
         values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
     )
@@ -96,10 +97,10 @@ def written(values: Any) -> str:
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    """Return values without secrets.
+    """Return values with their secrets hidden.
 
-    Hidden are variables and flags with a secret's name, secrets of a known form, and all values for
-    Helm.
+    These are variables and flags with a secret's name, secrets of a known form, and every value
+    that goes to Helm.
     """
     if isinstance(value, str):
         return without_secrets(value)
@@ -117,7 +118,7 @@ def _hidden(value: Any, path: KeyPath = ()) -> Any:
 
 
 def _defaults(value: object, path: KeyPath, *, inherited: bool) -> Iterator[KeyPath]:
-    """Yield the path of every leaf that is a default, or is in a section that is one."""
+    """Yield the path of every value that the user did not write, nor its section."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             is_default = inherited or name not in value.model_fields_set

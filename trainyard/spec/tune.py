@@ -16,8 +16,8 @@ from trainyard.wording import did_you_mean
 
 REPEAT = "repeat"
 MOST_VALUES = 10_000
-# Beyond these, sums of two numbers of a range are infinite, and the search fails; whole numbers are
-# no longer told apart.
+# Beyond LARGEST the sum of two numbers of a range is infinite, and the search fails. Beyond
+# LARGEST_WHOLE floats do not tell neighbouring whole numbers apart.
 LARGEST = 1e300
 LARGEST_WHOLE = 2**53
 KINDS = ("choice", "grid", "uniform", "loguniform", "randint", "lograndint")
@@ -34,13 +34,19 @@ class Parameter(Section):
     grid: Values | None = setting(
         None, "Every one of these values, with `search: grid`; else one of them."
     )
-    uniform: Listed[float] | None = setting(None, "A number between two, both included.")
-    loguniform: Listed[float] | None = setting(None, "The same, by its logarithm.")
-    randint: Listed[int] | None = setting(None, "A whole number between two, both included.")
-    lograndint: Listed[int] | None = setting(None, "The same, by its logarithm.")
-    step: float | None = setting(None, "uniform, randint: only numbers so far apart.", gt=0)
+    uniform: Listed[float] | None = setting(None, "A number between these two, both included.")
+    loguniform: Listed[float] | None = setting(
+        None, "A number between these two, chosen by its logarithm."
+    )
+    randint: Listed[int] | None = setting(None, "A whole number between these two, both included.")
+    lograndint: Listed[int] | None = setting(
+        None, "A whole number between these two, chosen by its logarithm."
+    )
+    step: float | None = setting(
+        None, "The distance between two possible numbers, for uniform and randint.", gt=0
+    )
     when: dict[MatrixKey, Values] = setting(
-        {}, "Only where other parameters have one of these values."
+        {}, "The parameter exists only where these other parameters have one of these values."
     )
 
     @property
@@ -49,7 +55,7 @@ class Parameter(Section):
 
     @property
     def values(self) -> list[Any]:
-        """Return all values of a parameter; none if any number will do, or a grid has too many."""
+        """Return all possible values; [] for a range without steps, or one with too many."""
         options = getattr(self, self.kind)
         if self.kind in ("choice", "grid"):
             return list(options)
@@ -102,7 +108,10 @@ class Parameter(Section):
             yield Complaint(("step",), message, self.step)
 
     def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
-        """Complain about a `when` that is never true; `above` are options of earlier choices."""
+        """Complain about a `when` that is never true.
+
+        `above` has the values of each earlier parameter of kind choice or grid.
+        """
         for other, values in self.when.items():
             options = above.get(other, ())
             if not options:
@@ -140,20 +149,22 @@ class Prune(Section):
         "median", "Which of Optuna's pruners."
     )
     percentile: float = setting(
-        25.0, "With percentile: keep the best so many in a hundred.", gt=0, lt=100
+        25.0, "For `by: percentile`, the percentage of configurations that is kept.", gt=0, lt=100
     )
-    after: int = setting(5, "Configurations that are never pruned: the first ones.", ge=1)
-    warmup: int = setting(0, "Values of the metric before which none is pruned.", ge=0)
+    after: int = setting(5, "The number of first configurations that are never pruned.", ge=1)
+    warmup: int = setting(
+        0, "The number of first values of the metric at which no configuration is pruned.", ge=0
+    )
 
 
 class Stop(Section):
     """When a sweep ends before all its configurations were tried."""
 
     plateau: int | None = setting(
-        None, "So many configurations in a row were no better than the best.", ge=1
+        None, "After this many configurations in a row that are no better than the best.", ge=1
     )
     failures: int | None = setting(
-        None, "So many configurations failed (default: each of the first 20).", ge=1
+        None, "After this many failed configurations; left out: if the first 20 all fail.", ge=1
     )
 
 
@@ -171,21 +182,27 @@ class Tune(Watch):
         None, "How many configurations are tried; grid: default all.", ge=1, le=100_000
     )
     repeats: int = setting(
-        1, "Tasks of a configuration, {repeat} being 0, 1, ...; their mean counts.", ge=1, le=1000
+        1,
+        "How many tasks try one configuration, with {repeat} as 0, 1, ...; the mean of their "
+        "metrics counts.",
+        ge=1,
+        le=1000,
     )
     concurrency: int | None = setting(
         None, "Configurations at a time (default: as many as fit).", ge=1
     )
-    time: Duration | None = setting(None, "How long the sweep may take; what runs then is ended.")
-    search: Search = setting("tpe", "By what Optuna chooses the next configuration.")
-    seed: int = setting(0, "Of the search.", ge=0)
+    time: Duration | None = setting(
+        None, "How long the sweep may take; tasks that run then are ended."
+    )
+    search: Search = setting("tpe", "How Optuna chooses the next configuration.")
+    seed: int = setting(0, "The seed of the search.", ge=0)
     prune: Prune | None = setting(
         None, "Give up configurations that are worse than others at the same step."
     )
     stop: Stop = setting(Stop(), "When to end before all samples.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Leave `problems` to the job, which has them in one list with its own."""
+        """Yield nothing: the job yields `problems`, with `tune` before each path."""
         yield from ()
 
     def problems(self) -> Iterator[Complaint]:
@@ -224,7 +241,7 @@ class Tune(Watch):
             )
 
     def document(self) -> dict[str, Any]:
-        """Return the sweep as the runner needs it, without the places of its metric."""
+        """Return the sweep as the runner reads it: of the metric only its name (see `watch`)."""
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
         space = {name: parameter.document() for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}

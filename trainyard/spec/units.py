@@ -67,9 +67,9 @@ def format_duration(seconds: float) -> str:
 
 
 def size_of_others(written: object) -> str | None:
-    """Return a size of Docker (512m) or Kubernetes (512Mi) as it is written here.
+    """Return Docker's 512m or Kubernetes' 512Mi as 512MiB; None for anything else.
 
-    Both count in powers of 2.
+    Docker and Kubernetes count in powers of 2.
     """
     if not isinstance(written, str):
         return None

@@ -14,31 +14,31 @@ InTask = Annotated[Filled, AfterValidator(check_relative)]
 
 
 class Watch(Section):
-    """A metric that has to move: a task whose metric does not is ended and tried again."""
+    """The metric that shows progress: a task without a new value in time is ended and retried."""
 
     metric: Filled = setting(
         ..., "The name of the scalar, as the training writes it: `rewards/time`."
     )
     source: Source = setting(
-        "auto", "Where it is written; auto: TensorBoard files, else JSON lines on stdout."
+        "auto", "Where the metric is written; auto: TensorBoard files, else JSON lines on stdout."
     )
     path: InTask | None = setting(
-        None, "file: its JSON lines or CSV; mlflow: its mlruns directory."
+        None, "For `source: file` the JSON lines or CSV, for mlflow the directory mlruns."
     )
     uri: Filled | None = setting(
-        None, "mlflow: the tracking server, instead of $MLFLOW_TRACKING_URI."
+        None, "For `source: mlflow` the tracking server, instead of $MLFLOW_TRACKING_URI."
     )
     step: Filled = setting(
-        "step", "Key of the step in a JSON line or CSV; without it values are counted."
+        "step", "Key of the step in a JSON line or CSV; where it is missing, values are counted."
     )
-    first: Duration = setting(600.0, "The first value has to come within it.")
-    silence: Duration = setting(600.0, "After a value the next has to come within it.")
+    first: Duration = setting(600.0, "The longest time before the first value.")
+    silence: Duration = setting(600.0, "The longest time between two values.")
     constant: Duration | None = setting(
-        None, "The value has to change within it; not given: it need not."
+        None, "The longest time for which the value may stay the same; left out: no limit."
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about keys of another source than the chosen one."""
+        """Complain about keys that the chosen source lacks, and keys of other sources."""
         if self.source == "file" and not self.path:
             yield Complaint(("path",), "is missing: source: file reads it")
         if self.path and self.source not in ("file", "mlflow"):

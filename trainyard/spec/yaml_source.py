@@ -1,7 +1,7 @@
 """YAML text as plain values and their lines; no objects, no code, no unbounded expansion.
 
-Values follow the YAML 1.2 core schema, of numbers the decimal ones: `no`, `on`, `1:30` and dates
-are text.
+Values follow the YAML 1.2 core schema, but only decimal numbers are numbers. `no`, `on`, `1:30` and
+dates are text.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ KeyPath = tuple[str | int, ...]
 LARGEST = 1024 * 1024
 DEEPEST = 32
 MOST_VALUES = 200_000
-# More digits than any number in these files has: Python needs quadratic time for an integer of a
-# million digits.
+# Longer numbers stay text: no file needs them, and Python needs quadratic time to read an integer
+# of a million digits.
 _DIGITS = 40
 _CORE_TAGS = "tag:yaml.org,2002:"
 _PLAIN_TAGS = frozenset({f"{_CORE_TAGS}{kind}" for kind in ("str", "map", "seq")})
@@ -45,9 +45,9 @@ FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
 @dataclass(frozen=True)
 class Source:
-    """A file: its value, the place of every path, and the problems so far.
+    """A file: its value, the place of every path (FILE:LINE, or a flag), and the problems so far.
 
-    `broken` are the paths whose value could not be read; they get no further problems.
+    `broken` are the paths whose value could not be read; no further problems are reported for them.
     """
 
     value: Any
@@ -57,7 +57,7 @@ class Source:
 
 
 class UnreadableError(Exception):
-    """The text cannot be read any further; carries the one problem."""
+    """A text that cannot be read at all; `problem` says why."""
 
     def __init__(self, where: str, message: str) -> None:
         super().__init__(message)
@@ -87,7 +87,7 @@ def compose(text: str, *, origin: str) -> Source:
         raise UnreadableError(where, message) from error
     except RecursionError as error:
         raise UnreadableError(origin, f"is nested deeper than {DEEPEST} levels") from error
-    # The parser hands a character beyond Unicode (`"\\U00110000"`) to chr().
+    # The parser calls chr() for `"\\U00110000"`, which is beyond Unicode and raises the last two.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise _unreadable(error, text, origin) from error
     return Source(value, reader.places, tuple(reader.problems), frozenset(reader.broken))
@@ -107,7 +107,7 @@ def has_comment(text: str) -> bool:
 
 @dataclass
 class _Reader:
-    """Builds values from YAML's nodes; an alias is read again at each use, as another value."""
+    """Builds values from YAML's nodes; an alias is copied at each use, and counts each time."""
 
     origin: str
     places: dict[KeyPath, str] = field(default_factory=dict)
@@ -179,7 +179,7 @@ def located(place: str, path: KeyPath) -> str:
 
 
 def _scalar(node: yaml.Node) -> Any:
-    """Return a single value; None for anything else."""
+    """Return the value of a scalar node; None for a mapping or a list."""
     if not isinstance(node, yaml.ScalarNode):
         return None
     if node.style:

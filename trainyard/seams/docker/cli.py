@@ -22,11 +22,10 @@ COMPOSE = (
     "docker-compose-v2 (or docker-compose-plugin)"
 )
 IGNORE_FILE = ".dockerignore"
-# Builders know these without ARG, and keep them out of history and cache keys ("Predefined ARGs" of
-# the reference).
+# Builders accept these build arguments without ARG, and keep them out of history and cache keys
+# ("Predefined ARGs" of the Dockerfile reference).
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
-# Compose gives every container of a project a moment; an engine on a busy machine needs much
-# longer.
+# The limit for one command of Compose: an engine on a busy machine needs long for many containers.
 COMPOSE_SECONDS = 600.0
 LAST_LINES = 5
 
@@ -47,12 +46,12 @@ def build(
     context: Callable[[IO[bytes]], None],
     on_line: Callable[[str], None],
 ) -> Ended:
-    """Build with BuildKit; the image is named only if all went well.
+    """Build with BuildKit; the image gets its name only if the build succeeds.
 
-    `context` writes what the build sees, with its Dockerfile, as a tar stream. Every line goes to
-    `on_line`.
+    `context` writes the build's files, Dockerfile included, as a tar stream. `on_line` is called
+    with every line of output.
     """
-    # An image must not depend on the builder's version: no attestations next to the manifest.
+    # No attestations next to the manifest: they would make the image depend on the builder.
     environment = {**engine.cli_environment(), "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
     return programs.run(command, env=environment, stdin=context, on_line=on_line)
 
@@ -70,18 +69,18 @@ def build_command(
 ) -> list[str]:
     """Return the command that builds an image.
 
-    Values of proxies stay out of it: buildx reads them from its environment. `secrets` are files
-    that stages may mount by these names; they do not get into the image. `cached` is the image
-    whose layers may be used again; None: none may.
+    Values of proxies are not in the command: buildx reads them from its environment. `secrets` are
+    files that stages may mount by these names; they do not get into the image. `cached` is an
+    image whose layers may be reused; None builds every layer.
     """
-    # `default` is the builder inside the engine itself, which has its images: no other could build
-    # on a base that exists only there.
+    # Only `default`, the builder inside the engine, can build on a base image that only the engine
+    # has.
     words = ["docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"]
     words += ["--tag", reference, "--network", network]
     if platform:
         words += ["--platform", platform]
-    # The image records what each layer was made of: a machine that has the image need not rebuild
-    # them.
+    # The image then records how each layer was made: a machine that has the image need not rebuild
+    # its layers.
     words += ["--cache-to", "type=inline"]
     if cached:
         words.append(f"--cache-from={cached}")
@@ -101,9 +100,9 @@ def build_command(
 
 
 def context_files(directory: Path) -> list[str]:
-    """Return the paths in a directory, without what its .dockerignore leaves out.
+    """Return the paths of files and directories that a directory's .dockerignore does not exclude.
 
-    docker-py's own reading of that file; directories are listed, too.
+    docker-py interprets .dockerignore, which is left out itself.
     """
     ignore = directory / IGNORE_FILE
     if ignore.exists():
@@ -118,9 +117,10 @@ def context_files(directory: Path) -> list[str]:
 def compose(
     engine: Engine, project: str, document: str, *words: str, secrets: Mapping[str, str]
 ) -> None:
-    """Run a command of Compose on a document that is on no disk.
+    """Run a command of Compose on a document that it reads from stdin, so that no disk has it.
 
-    `secrets` are variables of the document, and reach nothing else.
+    `secrets` are the values of variables in the document; only this command's environment has them.
+    Raises OutsideError if the command fails.
     """
     command = ["docker", "compose", "--project-directory", "/", "-p", project, "-f", "-", *words]
     ended = programs.run(

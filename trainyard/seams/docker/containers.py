@@ -1,7 +1,6 @@
 """Containers, volumes and networks of a Docker engine: found by label or name, made, removed.
 
-All that Trainyard makes carry labels; nothing about them is kept anywhere else, so nothing can go
-stale.
+Everything that Trainyard makes carries labels. There is no other record of it that could go stale.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from trainyard.seams.programs import Ran
 
 # The label of a container that runs one command.
 ONCE = "io.trainyard.once"
-# Docker's default driver keeps all that a container ever printed. Others have other options, and
-# bounds of their own.
+# Docker's default log driver, which keeps all that a container ever printed. Other drivers have
+# other options, and limits of their own.
 _KEEPS_ALL = "json-file"
 LOG_LIMITS = {"max-size": "10m", "max-file": "3"}
-# No program in these containers gains rights by being started (setuid), nor may nodes of a cluster.
+# Programs in these containers, and in the nodes of a cluster, gain no rights by setuid.
 HARDENED = ("no-new-privileges:true",)
-# As the exit code of a process that had to be killed.
+# The exit code of a command that was killed because it ran for too long.
 KILLED = -9
 
 
 class Port(NamedTuple):
-    """A port of a container that the engine's host answers on."""
+    """A published port: `inside` the container, and on the engine's host `address`:`outside`."""
 
     inside: int
     address: str
@@ -49,8 +48,8 @@ class Container:
 
     `state` is the engine's word: created, running, restarting, exited, paused, removing or dead.
     `health` is the health check's: starting, healthy or unhealthy, None without a check. `image` is
-    the reference it was made with; `started` is when its program was last started, in the engine's
-    time, as is `created`.
+    the reference with which the container was made. `created`, and `started` for the last start of
+    its program, are timestamps of the engine.
     """
 
     id: str
@@ -75,27 +74,30 @@ class Labelled:
 
 
 def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
-    """Return the containers with every label ("key", "key=value"), also stopped ones, by name."""
+    """Return the containers with every label ("key" or "key=value"), also stopped ones, by name."""
     containers = _listed(engine, all=True, filters={"label": list(labels)})
     return tuple(sorted(containers, key=lambda container: container.name))
 
 
 def port_holder(engine: Engine, address: str, port: int) -> str | None:
-    """Return the name of what answers at an address of the engine's host; None if nothing does."""
+    """Say what uses a port of the engine's host: a container or a program; None if nothing does.
+
+    Programs are noticed only if this machine can connect to the address.
+    """
     covering = (address, *addresses.ANY, "")
     for candidate in _listed(engine, filters={"publish": str(port)}):
         for published in candidate.ports:
             if published.outside == port and published.address in covering:
                 return f"the container {candidate.name} ({candidate.image})"
 
-    # Also a port without a listener, such as a Kubernetes node port.
+    # A connection also shows ports without a listener, such as a Kubernetes node port.
     if addresses.answers(address, port):
         return "another program"
     return None
 
 
 def container(engine: Engine, name: str) -> Container | None:
-    """Return the container of this name or id; None if there is none (any more).
+    """Return the container of this name or id; None if it does not exist (any more).
 
     Engine API, GET /containers/{id}/json.
     """
@@ -129,7 +131,7 @@ def _ports(published: Mapping[str, Any]) -> tuple[Port, ...]:
 
 
 def bounded_log(engine: Engine) -> dict[str, Any]:
-    """Return the log options that keep a container's last 30 MB; {} where the host has its own."""
+    """Return log options that keep a container's last 30 MB; {} for any other log driver."""
     driver = engine.info().get("LoggingDriver")
     if driver == _KEEPS_ALL:
         return {"driver": driver, "options": dict(LOG_LIMITS)}
@@ -140,8 +142,8 @@ def bounded_log(engine: Engine) -> dict[str, Any]:
 class NewContainer:
     """The settings of a container to be made.
 
-    `ports` maps a port inside to the host's (address, port); `volumes` names, or paths of the host,
-    to paths.
+    `ports` maps a port inside to the host's (address, port). `volumes` maps names of volumes, or
+    paths of the host, to paths inside.
     """
 
     image: str
@@ -211,7 +213,7 @@ def remove(engine: Engine, name: str) -> None:
 
 
 def put_files(engine: Engine, name: str, files: Mapping[str, bytes]) -> None:
-    """Put files into a container, running or not, at absolute paths: for its root alone."""
+    """Put files into a container, running or not, at absolute paths; only root may read them."""
     with refusals(f"put files into the container {name}"):
         engine.api.put_archive(name, "/", packed(files))
 
@@ -229,7 +231,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def open_directory(engine: Engine, name: str, path: str) -> None:
-    """Let every user of a container write to a directory, also one of a volume.
+    """Make a directory of a container, or of its volume, writable for every user inside.
 
     The container need not run.
     """
@@ -264,13 +266,14 @@ def run_once(
     entrypoint: Sequence[str] | None = None,
     seconds: float = 60.0,
 ) -> Ran:
-    """Run a command in a container of an image, by its entry point or the one that is given.
+    """Run a command in a new container of an image; `entrypoint` replaces the image's own.
 
-    The container is removed in any case, also on Ctrl-C. One that runs after `seconds` has the exit
-    code KILLED. Raises OutsideError when the engine cannot start it, which is also how it reports
-    that a program does not exist.
+    The container is removed in any case, also on Ctrl-C. A command that still runs after `seconds`
+    is killed, and has the exit code KILLED. Raises OutsideError when the engine cannot start the
+    command, for instance because its program does not exist.
     """
-    # Named here, so that it can be removed even if Ctrl-C comes before the engine's answer.
+    # Named here, so that the container can be removed even if Ctrl-C comes before the engine's
+    # answer.
     name = f"trainyard-once-{secrets.token_hex(6)}"
     api = engine.api
     words = None
@@ -292,8 +295,8 @@ def run_once(
             api.start(name)
 
             code = KILLED
-            # urllib3 reports a time-out of a Unix socket in either way; an engine that is gone
-            # fails the next call.
+            # urllib3 reports a time-out of a Unix socket as either of these. If the engine is gone
+            # instead, the next call fails.
             with suppress(requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
                 code = int(api.wait(name, timeout=math.ceil(seconds))["StatusCode"])
 
@@ -306,7 +309,7 @@ def run_once(
 
 
 def volumes(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
-    """Return the volumes with every label ("key" or "key=value"), by name; without labels all."""
+    """Return the volumes that carry every label ("key" or "key=value"), sorted by name."""
     with refusals("list volumes"):
         return _by_name(engine.api.volumes(filters={"label": list(labels)})["Volumes"] or ())
 
@@ -322,7 +325,7 @@ def remove_volume(engine: Engine, name: str) -> None:
 
 
 def networks(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
-    """Return the networks that carry every label ("key" or "key=value"), by name."""
+    """Return the networks that carry every label ("key" or "key=value"), sorted by name."""
     with refusals("list networks"):
         return _by_name(engine.api.networks(filters={"label": list(labels)}))
 

@@ -1,6 +1,6 @@
 """The daemon behind a Docker socket of this machine: its arguments, its settings, its reload.
 
-Nothing of it is guessed from names: the kernel knows whose process answers on the socket.
+The kernel says which process answers on the socket, so the daemon is not guessed by its name.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Daemon:
 
     @property
     def settings(self) -> Path:
-        """Return its daemon.json, which need not exist."""
+        """Return the path of the daemon's settings, daemon.json, which need not exist."""
         flags = ArgumentParser(add_help=False, allow_abbrev=False)
         flags.add_argument("--config-file", default=SETTINGS)
         return Path(flags.parse_known_args(self.arguments)[0].config_file)
 
 
 def find(engine: Engine) -> Daemon | None:
-    """Return the daemon on the engine's socket; None if it is no dockerd that root runs here."""
+    """Return the daemon on the engine's socket; None unless it is a dockerd that root runs here."""
     if sys.platform != "linux" or not engine.is_here:
         return None
 
@@ -83,7 +83,7 @@ def _peer(path: str) -> int:
 
 
 def _daemon(process: psutil.Process) -> Daemon | None:
-    """Return the daemon of a process; None for another program, a rootless or contained one."""
+    """Return the daemon of a process; None unless it is a dockerd of root, outside containers."""
     program, *arguments = process.cmdline()
     if Path(program).name != "dockerd" or process.uids().real != 0:
         return None

@@ -2,7 +2,7 @@
 
 `docker` finds its engine by $DOCKER_HOST or by its current context (Docker Desktop, Colima and
 rootless engines use contexts); docker-py only knows the variable. Both must talk to the same
-engine, so it is looked up here, once.
+engine, so its address is looked up here for both.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from trainyard.seams.forwarding import last_error
 from trainyard.seams.ssh import config, forward
 from trainyard.seams.ssh.connection import connect as reach
 
-# Docker's own client runs this there (docker/cli, cli/connhelper): it finds the engine as `docker`
-# on that host does.
+# The command that Docker's own client runs on an SSH host (docker/cli, cli/connhelper). It finds
+# the engine as `docker` on that host does.
 DIAL = ("docker", "system", "dial-stdio")
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
-# A question must not hang; what takes longer (pull, push, build) streams, and every part of it
-# comes sooner.
+# The limit for one answer, or one part of a stream. Pull, push and build take longer, but every
+# part of their stream comes sooner.
 ANSWER_SECONDS = 60
 
 
@@ -36,7 +36,7 @@ ANSWER_SECONDS = 60
 class Engine:
     """A connection to a Docker engine. `api` is docker-py's, for modules of `seams` only.
 
-    `socket` is where programs reach it, if that is not its address: the end of a connection by SSH.
+    `socket` is the address that programs use: with SSH, the local end of the SSH connection.
     """
 
     address: str
@@ -98,8 +98,8 @@ def connect(environ: Mapping[str, str], address: str | None = None) -> Engine:
         socket = where
 
     try:
-        # version="auto" asks the engine: a silent one is noticed here, and not in the middle of a
-        # command.
+        # version="auto" asks the engine, so a silent engine is noticed here, and not in the middle
+        # of a command.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
         why = last_error(socket.removeprefix("unix://"))
@@ -135,7 +135,7 @@ def unreachable(address: str, error: Exception) -> PrerequisiteError:
     hint = f"Is Docker installed and running there? Try: {ssh}docker info"
     if "permission denied" in str(error).lower():
         command = f"{ssh}sudo usermod -aG docker $USER"
-        hint = f"That user may not use Docker: {command}, then log in again."
+        hint = f"The user may not use Docker. Allow it: {command}, then log in again."
     return PrerequisiteError(
         "the Docker engine does not answer", where=f"{address}: {error}", hint=hint
     )
@@ -143,7 +143,7 @@ def unreachable(address: str, error: Exception) -> PrerequisiteError:
 
 @contextmanager
 def refusals(doing: str) -> Iterator[None]:
-    """Turn docker-py's exceptions into OutsideError: "Docker refused to DOING", with its words."""
+    """Turn docker-py's exceptions into OutsideError("Docker refused to DOING"), with their text."""
     try:
         yield
     except (DockerException, requests.RequestException) as error:

@@ -14,7 +14,8 @@ from trainyard.seams.docker.containers import packed
 from trainyard.seams.docker.engine import Engine, refusals
 
 HUB = "docker.io"
-# On every image that Trainyard builds: its name, and the hash that is also its tag.
+# Labels of every image that Trainyard builds: the image's name, and the hash of what it was built
+# from, which is also its tag.
 IMAGE_LABEL = "io.trainyard.image"
 CONTENT_LABEL = "io.trainyard.content"
 OCI = "org.opencontainers.image"
@@ -24,9 +25,10 @@ TINY = b"Trainyard pulled this to prove that Docker here can.\n"
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """An image as the engine knows it. `digests` are references by digest: pushed to, pulled from.
+    """An image as the engine knows it.
 
-    `entrypoint` is None where the image has none; `layers` are diff ids, the base's first.
+    `digests` are the references NAME@DIGEST with which it was pushed or pulled. `entrypoint` is
+    None if the image has none. `layers` are diff ids, the base's first.
     """
 
     id: str
@@ -50,7 +52,7 @@ class ImageFacts:
         return self.labels.get(CONTENT_LABEL)
 
     def digest_in(self, repository: str) -> str | None:
-        """Return the digest that the image has in a repository, as far as the engine noted one."""
+        """Return the image's digest in a repository; None if the engine has noted none."""
         for reference in self.digests:
             name, _, digest = reference.partition("@")
             if _familiar(name) == _familiar(repository):
@@ -121,7 +123,7 @@ def tag(engine: Engine, reference: str, *, as_: str) -> None:
 
 
 def remove(engine: Engine, reference: str) -> None:
-    """Take a name from an image; the image goes with its last name. No change if it is gone."""
+    """Remove a name of an image, and with the last name the image; no change if it is gone."""
     with refusals(f"remove the image {reference}"), suppress(ImageNotFound):
         engine.api.remove_image(reference)
 
@@ -137,7 +139,7 @@ def make_tiny(engine: Engine, reference: str) -> None:
 
 
 def split_tag(reference: str) -> tuple[str, str]:
-    """Return repository and tag, or digest; Docker's own tag is latest."""
+    """Return the repository and the tag or digest of a reference; without one, the tag latest."""
     repository, tag = parse_repository_tag(reference)
     return str(repository), str(tag or "latest")
 

@@ -17,8 +17,8 @@ from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import MissingError, RegistryError, refused
 
 CONNECT_SECONDS = 10.0
-# Docker reports while it sends; a registry that takes a whole layer in and then is silent for
-# longer is stuck.
+# The longest silence in a push. Docker reports while it sends; a registry that has received a whole
+# layer and then is silent for longer is stuck.
 SILENCE_SECONDS = 300.0
 MB = 1_000_000
 # Docker's states of a layer that needs nothing more (docker/distribution, pull and push).
@@ -38,9 +38,9 @@ def push(
 ) -> None:
     """Push REGISTRY/NAME:TAG, which the engine must have.
 
-    `on_retry` is called when Docker itself will try a layer again: for up to a minute and without a
-    reason. It may raise, which ends the push. `on_sent` gets the short id of each layer that was
-    sent. Raises RegistryError.
+    `on_retry` is called when Docker will try a layer again, which Docker does for up to a minute
+    without a reason. If `on_retry` raises, the push ends. `on_sent` gets the short id of each layer
+    that was sent. Raises RegistryError.
     """
 
     tally = LayerTally(on_progress)
@@ -71,7 +71,7 @@ def pull(
     """Fetch an image from its registry. Raises RegistryError for the registry or its content."""
     repository, tag = split_tag(reference)
     parameters = {"fromImage": repository, "tag": tag, "platform": platform}
-    # As long as it takes: engines with containerd's image store unpack a layer without a word.
+    # No limit for silence: engines with containerd's image store report nothing while they unpack.
     watch = LayerTally(on_progress).count
     _transfer(
         engine, reference, login, f"pull {reference}", "create", parameters, watch, silence=None
@@ -79,7 +79,7 @@ def pull(
 
 
 def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> str | None:
-    """Return the registry's digest of a name, as this engine sees it; None if it has none.
+    """Ask the registry, through the engine, for the digest of a name; None if it has none.
 
     Engine API, GET /distribution/{name}/json. Raises RegistryError.
     """
@@ -101,7 +101,7 @@ class _Bytes(NamedTuple):
 
 
 class LayerTally:
-    """Counts layers and bytes of one pull or push: Docker reports each layer by itself."""
+    """Sums up the layers and bytes of one pull or push, since Docker reports each layer alone."""
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
@@ -110,7 +110,7 @@ class LayerTally:
         self._bytes: dict[str, _Bytes] = {}
 
     def count(self, entry: Mapping[str, Any]) -> None:
-        """Take one entry of Docker's stream; where it is about a layer, say how far all are."""
+        """Count an entry of Docker's stream; if it is about a layer, report the progress of all."""
         layer = entry.get("id")
         status = entry.get("status", "")
         if not layer or status.startswith(("Pulling from", "Digest", "Status")):
@@ -135,8 +135,8 @@ class LayerTally:
         if total < 1:
             self._on_progress(layers)
         elif self._is_push:
-            # Docker counts what it reads, and learns the size of a layer as it begins with it: no
-            # total holds.
+            # Docker counts bytes before compression, and learns a layer's size only when it begins
+            # to send the layer: a total would grow all the time.
             self._on_progress(f"{layers}, {moved:.0f} MB before compression")
         else:
             self._on_progress(f"{layers}, {moved:.0f} of {total:.0f} MB")
@@ -153,7 +153,7 @@ def _transfer(
     *,
     silence: float | None,
 ) -> None:
-    """Hand over the engine's reports as they come. An error of `on_entry` ends the transfer."""
+    """Push or pull, and call `on_entry` with each of the engine's reports; if it raises, end."""
     credentials = json.dumps(_credentials(reference, login)).encode()
     try:
         # docker-py's own push and pull cannot be ended: they keep the connection to themselves.

@@ -23,9 +23,9 @@ FIELD_MANAGER = "trainyard"
 class Kube:
     """One Kubernetes cluster as one user sees it; threads may share it.
 
-    Every call has a deadline. All raise ApiUnreachableError without an answer, ForbiddenError,
-    PrerequisiteError for a login, and KubeError for any other rejection; an object that is not
-    there is None, False or nothing where that is an answer.
+    Every call has a deadline. All raise ApiUnreachableError without an answer, ForbiddenError
+    without the right, PrerequisiteError for a refused login, and KubeError for any other
+    rejection. A missing object is no error for `get`, `list`, `delete`, `serves` and `logs`.
     """
 
     def __init__(self, access: Access) -> None:
@@ -42,7 +42,7 @@ class Kube:
         return response.document()
 
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "") -> list[Object]:
-        """Return the objects of a namespace, or of all; none of an unknown kind."""
+        """Return the objects of a namespace, or of all namespaces; [] for an unknown kind."""
         params = {}
         if labels:
             params["labelSelector"] = labels
@@ -51,7 +51,7 @@ class Kube:
             return []
 
         items = response.document().get("items") or []
-        # The API leaves out of each item what all have in common.
+        # The API leaves apiVersion and kind out of the items of a list.
         return [{"apiVersion": kind.api, "kind": kind.name, **item} for item in items]
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
@@ -63,8 +63,8 @@ class Kube:
     ) -> Object:
         """Make an object's fields those of `body` and return it; other fields stay.
 
-        This is server-side apply. With `dry_run` the API checks and completes the object, and keeps
-        nothing.
+        This is server-side apply. With `dry_run` the API checks and completes the object, but does
+        not store it.
         """
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
         if dry_run:
@@ -98,9 +98,10 @@ class Kube:
         uid: str | None = None,
         with_owned: bool = False,
     ) -> bool:
-        """Ask for the removal of an object; False if it does not exist, or is not the one of `uid`.
+        """Ask for the removal of an object; False if it does not exist, or has another `uid`.
 
-        It is gone only when `get` says so; `with_owned`: and not before all that it owns.
+        The removal may take time: the object is gone when `get` returns None. `with_owned` keeps it
+        until all objects that it owns are gone.
         """
         policy = "Foreground" if with_owned else "Background"
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
@@ -114,7 +115,7 @@ class Kube:
         return response.status < 400
 
     def answers(self) -> bool:
-        """Say whether the server answers at all, with whatever error."""
+        """Say whether the server answers at all, even with an error."""
         try:
             self.transport.send("GET", "/version")
         except TrainyardError as error:
@@ -122,10 +123,7 @@ class Kube:
         return True
 
     def may(self, right: Right, *, namespace: str) -> bool:
-        """Say whether this user has a right in a namespace, as Kubernetes decides.
-
-        By a SelfSubjectAccessReview.
-        """
+        """Ask Kubernetes whether this user has a right in a namespace (SelfSubjectAccessReview)."""
         resource, _, part = right.resource.partition("/")
         attributes = {
             "namespace": namespace,
@@ -152,7 +150,10 @@ class Kube:
     def logs(
         self, pod: str, *, namespace: str, container: str, lines: int, previous: bool = False
     ) -> str:
-        """Return the last lines of a container; "" before its start, or without a predecessor."""
+        """Return the last lines of a container, or of its `previous` run before it restarted.
+
+        Returns "" if that run, or the pod, does not exist.
+        """
         params = {"container": container, "tailLines": str(lines)}
         if previous:
             params["previous"] = "true"
@@ -168,7 +169,7 @@ class Kube:
 def connect(access: Access) -> Kube:
     """Return the cluster of a context; nothing is asked of it yet.
 
-    One login for each context and process: a program that logs in may take seconds, or ask its
-    user.
+    The same context gives the same object, so that a process logs in once: a login program may
+    take seconds, or ask its user.
     """
     return Kube(access)

@@ -1,8 +1,9 @@
-"""Which Kubernetes cluster is meant: a context of kubeconfig files.
+"""The Kubernetes cluster that a command means: a context of kubeconfig files.
 
 Several files merge into one, and the first that sets a value counts
-(kubernetes.io/docs/concepts/configuration/ organize-cluster-access-kubeconfig). The library reads
-them again to log in, but by the last file's current context.
+(kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig). The `kubernetes`
+library reads the files again to log in. It would take the current context of the last file, so the
+context is worked out here and named to it.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def access(
 ) -> Access:
     """Return a context, by default the current one.
 
-    Without `kubeconfig` it is of $KUBECONFIG, else ~/.kube/config. Raises PrerequisiteError without
-    one or the context.
+    Without `kubeconfig`, the files of $KUBECONFIG are read, else ~/.kube/config. Raises
+    PrerequisiteError if there is no such file, or no such context in it.
     """
     listed = _files(environ, kubeconfig, relative_to)
     files = tuple(file for file in listed if file.is_file())
@@ -129,7 +130,7 @@ def _current(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _named(documents: Sequence[Mapping[str, Any]], key: str) -> dict[str, Mapping[str, Any]]:
-    """Return the entries of a kind by name; those of the first file count."""
+    """Return the entries of a kind by name; of two with one name, the first file's."""
     entries: dict[str, Mapping[str, Any]] = {}
     for document in reversed(documents):
         for entry in document.get(f"{key}s") or ():

@@ -18,11 +18,11 @@ class KubeError(OutsideError):
 
 
 class ApiUnreachableError(KubeError):
-    """No answer comes, the connection broke, or the API server is only just starting."""
+    """No answer comes, the connection broke, or the API server cannot answer yet."""
 
 
 class InvalidError(KubeError):
-    """The API rejects what was sent: a wrong field, or an admission rule that it breaks."""
+    """The API rejects an object: a field is wrong, or an admission rule forbids it."""
 
 
 class ConflictError(KubeError):
@@ -35,13 +35,14 @@ class ForbiddenError(PrerequisiteError):
 
 _REPEAT = "Repeat the command."
 _BUSY = ("429", "502", "503", "504")
-# Read against the message of the API's answer; the reason is the HTTP status, or "foreign".
+# Patterns are searched in the message of the API's answer. `reasons` are HTTP statuses, or
+# "foreign" for an answer that does not come from a Kubernetes API.
 RULES = (
     Rule(
         "",
         "the Kubernetes API does not accept the login of user {user}: {detail}",
-        "Log in again, or fetch the kubeconfig again: tokens and certificates end. `kubectl get "
-        "pods` logs in alike.",
+        "Log in again, or fetch the kubeconfig again: tokens and certificates expire. To try the "
+        "login: kubectl get pods",
         error=PrerequisiteError,
         reasons=("401",),
     ),
@@ -62,7 +63,9 @@ RULES = (
         error=PrerequisiteError,
         reasons=("403",),
     ),
-    Rule("", "Kubernetes does not allow it: {detail}", error=InvalidError, reasons=("403",)),
+    Rule(
+        "", "Kubernetes does not allow the request: {detail}", error=InvalidError, reasons=("403",)
+    ),
     Rule(
         "",
         "the Kubernetes API cannot answer now: {detail}",
@@ -70,14 +73,18 @@ RULES = (
         error=ApiUnreachableError,
         reasons=_BUSY,
     ),
-    Rule("", "Kubernetes does not have it: {detail}", error=KubeError, reasons=("404",)),
-    Rule(
-        "", "Kubernetes has it otherwise: {detail}", _REPEAT, error=ConflictError, reasons=("409",)
-    ),
-    Rule("", "Kubernetes does not take it: {detail}", error=InvalidError, reasons=("400", "422")),
+    Rule("", "Kubernetes does not have the object: {detail}", error=KubeError, reasons=("404",)),
     Rule(
         "",
-        "something else than a Kubernetes API answered {status}: {detail}",
+        "the object exists or was changed meanwhile: {detail}",
+        _REPEAT,
+        error=ConflictError,
+        reasons=("409",),
+    ),
+    Rule("", "Kubernetes rejects the object: {detail}", error=InvalidError, reasons=("400", "422")),
+    Rule(
+        "",
+        "a server that is no Kubernetes API answered {status}: {detail}",
         error=KubeError,
         reasons=("foreign",),
     ),
@@ -95,7 +102,7 @@ def refused(status: int, body: bytes, request: str, access: Access) -> Trainyard
 
     detail = text or body.decode(errors="replace").strip()[-300:] or "(nothing)"
     words = {"user": access.user or "(none)", "status": str(status), "detail": detail}
-    # The last rule fits everything.
+    # The last rule matches every text.
     cause = cast(Diagnosis, explain(detail, RULES, reason=reason, **words))
     if status == 401:
         return cause.to_error(f"{access}, from {access.source}")
@@ -112,7 +119,7 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
         return PrerequisiteError(
             f"the Kubernetes API's certificate is not to be trusted: {deepest.verify_message}",
             where=f"{access}, from {access.source}",
-            hint="Is the kubeconfig of another cluster, or older than this one? Fetch it again.",
+            hint="Is the kubeconfig another cluster's, or too old? Fetch the kubeconfig again.",
         )
 
     text = str(error) or type(error).__name__
@@ -123,7 +130,7 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
     return ApiUnreachableError(
         f"the Kubernetes API does not answer: {text}",
         where=str(access),
-        hint="Is the cluster up, and in reach of this machine? `kubectl version` asks the same "
+        hint="Is the cluster up, and can this machine reach it? `kubectl version` asks the same "
         "server.",
     )
 

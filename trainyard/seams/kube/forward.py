@@ -1,9 +1,11 @@
 """Ports of this machine that end in pods, for as long as this process lives.
 
-Each connection here becomes a connection of its own to the pod that is meant at that moment: a pod
-that was replaced, an API server that was away, a proxy that closed an idle connection cost the
-connections that were open, and no other. Each is a websocket with the login and trust of every
-other question: `kubernetes.stream` opens one without any timeout and by another TLS context.
+Each connection to such a port opens its own connection to the pod that the caller names then. If a
+pod is replaced, the API server restarts or a proxy closes an idle connection, only connections that
+are open break; later ones work.
+
+Each is a websocket with the login and TLS context of all other requests. `kubernetes.stream` is not
+used, because it has no timeout and makes a TLS context of its own.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ COMPLAINT = 1
 def forward(
     kube: Kube, *, namespace: str, find: Callable[[], str | None], port: int, what: str
 ) -> int:
-    """Return a port of 127.0.0.1 that ends at a port of a pod; `find` names it at each connection.
+    """Return a port of 127.0.0.1 that ends at a port of a pod; `find` names the pod each time.
 
-    `what` is the pod's name in messages, and with the other arguments tells forwards apart.
+    `find` is called at each connection; None: no such pod runs. `what` names the pod in messages.
+    Calls with the same cluster, namespace, `what` and `port` return the same port.
     """
 
     def serve(local: socket.socket) -> str:
@@ -54,7 +57,7 @@ def forward(
                 return f"{what} does not listen on port {port}"
             return complaint
         except (OSError, WebSocketException):
-            # The client of the port sees the end.
+            # No error to report: the client sees that its connection ended.
             return ""
         finally:
             with suppress(Exception):
@@ -65,7 +68,7 @@ def forward(
 
 
 def _connect(transport: Transport, path: str, port: int) -> Any:
-    """Open a websocket. Raises KubeError, PrerequisiteError."""
+    """Open a websocket to a port of a pod. Raises KubeError, PrerequisiteError."""
     from websocket import WebSocket, WebSocketBadStatusException, WebSocketException
 
     session = transport.session()
@@ -93,11 +96,10 @@ def _connect(transport: Transport, path: str, port: int) -> Any:
 
 
 def _relay(local: socket.socket, stream: Any) -> str:
-    """Pass bytes both ways until one side ends; return the kubelet's complaint.
+    """Pass bytes both ways until one side ends; return the kubelet's complaint, "" for none.
 
-    One thread does all of it, because a TLS connection must not be used by two. A side that does
-    not take its bytes holds up the other one as well, so that memory does not grow with what is
-    sent.
+    One thread serves both directions, because two threads must not use one TLS connection. If one
+    side does not accept its bytes, both directions wait: nothing is kept in memory.
     """
     local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.settimeout(None)
@@ -108,7 +110,7 @@ def _relay(local: socket.socket, stream: Any) -> str:
     greeted: set[int] = set()
 
     while True:
-        # TLS may have decrypted more than was read.
+        # TLS may have decrypted bytes that were not read yet: poll() does not see them.
         pending = stream.is_ssl() and stream.sock.pending()
         if pending:
             ready = {stream.sock.fileno()}
@@ -118,7 +120,7 @@ def _relay(local: socket.socket, stream: Any) -> str:
         if local.fileno() in ready:
             content = local.recv(PART)
             if not content:
-                # The protocol has no end of one direction only.
+                # The protocol cannot end one direction alone, so the end of one ends both.
                 return ""
             stream.send_binary(bytes([DATA]) + content)
 
@@ -134,7 +136,10 @@ def _relay(local: socket.socket, stream: Any) -> str:
 
 
 def _message(stream: Any) -> tuple[int | None, bytes]:
-    """Return the next message, and its channel: -1 for a ping, None at the end."""
+    """Return (channel, content) of the next message.
+
+    The channel is None once the server closes the stream, and -1 for anything but data.
+    """
     from websocket import ABNF
 
     opcode, content = stream.recv_data(control_frame=True)
@@ -146,7 +151,10 @@ def _message(stream: Any) -> tuple[int | None, bytes]:
 
 
 def _proxy(session: Session) -> dict[str, object]:
-    """Return the proxy that the library chose; websockets would choose one by other rules."""
+    """Return websocket-client's options for the proxy that the `kubernetes` library chose.
+
+    By itself, websocket-client would choose a proxy by other rules.
+    """
     proxy = session.client.pool_manager.proxy
     if proxy is None:
         return {"http_no_proxy": ["*"]}

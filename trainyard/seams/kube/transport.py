@@ -25,9 +25,9 @@ ANSWER_SECONDS = 10.0
 # Admission webhooks may take this long (admissionregistration/v1, timeoutSeconds), and CRDs are
 # megabytes.
 CHANGE_SECONDS = 30.0
-# 500 pods are some 10 MiB; more is cut off, and is then no JSON.
+# 500 pods are some 10 MiB. A larger answer is cut off, and then rejected because it is no JSON.
 ANSWER_LIMIT = 256 * 1024 * 1024
-# Requests that the API server sheds (429), each after as long as it asks for.
+# Attempts of a request that the API server rejects with 429, with the pauses that it asks for.
 TRIES = 4
 # The library's modules import each other: with two threads at once, one would find it half
 # imported.
@@ -62,7 +62,7 @@ class Response:
 
 
 class Transport:
-    """The connections to one server; threads may share it. The first question logs in."""
+    """The connections to one server; threads may share it. The first request logs in."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -79,9 +79,10 @@ class Transport:
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
     ) -> Response:
-        """Return the server's answer; `accept` are statuses besides 2xx.
+        """Return the server's answer; `accept` are statuses besides 2xx that are no error.
 
-        Raises KubeError, PrerequisiteError.
+        After 401 it logs in again, and repeats the request once. Raises KubeError,
+        PrerequisiteError.
         """
         url = f"{self.access.server}{path}"
         if params:
@@ -102,14 +103,14 @@ class Transport:
             return self._session
 
     def authorization(self, session: Session) -> dict[str, str]:
-        """Return the header that names the user, unless a certificate does."""
+        """Return the header with the user's token; {} for a user with a certificate."""
         with self._lock:
-            # The library asks a program that logs in again when its token ends soon.
+            # The library runs a login program again when its token is about to expire.
             token = session.configuration.get_api_key_with_prefix("BearerToken")
         return {"authorization": token} if token else {}
 
     def _renew(self, refused: Session) -> Session:
-        """Return another login than the refused one: programs are asked again, files read again."""
+        """Return a new login instead of a refused one: login programs and files are asked again."""
         with self._lock:
             if self._session is refused:
                 self._session = None
@@ -202,8 +203,8 @@ def _configuration(access: Access) -> Any:
     from urllib3 import Retry
 
     configuration = Configuration()
-    # Keys go into files for as long as this process lives; this directory is the user's own, and in
-    # memory.
+    # The library writes keys into files for as long as this process lives. XDG_RUNTIME_DIR is in
+    # memory, and only its user can read it.
     private: str | None = os.environ.get("XDG_RUNTIME_DIR")
     if not private or not os.access(private, os.W_OK):
         private = None
@@ -220,7 +221,8 @@ def _configuration(access: Access) -> Any:
         raise ValueError("; ".join(failed))
 
     if urlsplit(access.server).hostname in ("127.0.0.1", "::1", "localhost"):
-        # As kubectl has it; the library would ask the environment's proxy for its own loopback.
+        # As in kubectl: no proxy for loopback. The library would ask a proxy of the environment,
+        # which would connect to the proxy's own loopback.
         configuration.proxy = None
 
     configuration.retries = Retry(
@@ -239,20 +241,21 @@ def _configuration(access: Access) -> Any:
 
 
 class _Shared(ssl.SSLContext):
-    """A context that threads may share: urllib3 cannot set its protocols before each connection.
+    """A context that threads may share, because urllib3 cannot change its ALPN protocols.
 
-    To set them while another thread opens one sends freed memory, and the server refuses the
-    handshake with TLSV1_ALERT_DECODE_ERROR or worse (python/cpython issue 141012).
+    urllib3 sets them before each connection. If another thread opens a connection then, OpenSSL
+    sends freed memory, and the server refuses the handshake with TLSV1_ALERT_DECODE_ERROR or worse
+    (python/cpython issue 141012).
     """
 
     def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
-        """Change nothing: without any, HTTP/1.1 is spoken."""
+        """Change nothing: without ALPN protocols, HTTP/1.1 is spoken."""
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
-    """Return the TLS context: the server's CA, the user's certificate.
+    """Return the TLS context, with the server's CA and the user's certificate.
 
-    Raises OSError if one cannot be used.
+    Raises OSError if one of these files cannot be used.
     """
     # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them
     # (VERIFY_X509_STRICT; canonical/microk8s#4864).
@@ -265,7 +268,7 @@ def _tls(configuration: Any) -> ssl.SSLContext:
     else:
         tls.load_default_certs()
     if configuration.cert_file:
-        # Without a password, a key that has one is an error: OpenSSL would ask for it on the
-        # terminal.
+        # The empty password makes an encrypted key an error; without it, OpenSSL would ask for the
+        # password on the terminal.
         tls.load_cert_chain(configuration.cert_file, configuration.key_file, password="")
     return tls

@@ -29,9 +29,9 @@ class Kind:
         return f"/api/{self.api}"
 
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
-        """Return the path of an object, of a part of it (`log`, `exec`), or of all.
+        """Return the URL's path of an object, of a part of it (`log`), or of all objects.
 
-        Without a namespace: of all namespaces.
+        Without a namespace, the path is that of all namespaces.
         """
         path = self.root
         if self.namespaced and namespace:
@@ -46,7 +46,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Right:
-    """A right as a Role has it; `resource` is a plural, or `pods/log`. "*" is all of them."""
+    """A right as a Role has it; `resource` is a plural, or `pods/log`. "*" means all."""
 
     verb: str
     group: str

@@ -1,1 +1,1 @@
-"""A container registry as we ask it; images themselves are pushed and pulled by Docker."""
+"""Requests to a container registry; images themselves are pushed and pulled by Docker."""

@@ -1,7 +1,7 @@
 """A container registry, as far as Trainyard asks one: manifests, repositories, tags.
 
-Images are pushed and pulled by Docker; this is how Trainyard learns what the registry then really
-holds (OCI distribution specification 1.1).
+Docker pushes and pulls images; here Trainyard asks the registry itself what it really holds
+afterwards (OCI distribution specification 1.1).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 PAGE = 500
 TRIAL_BYTES = 1024 * 1024
-# No registry answers so to GET /v2/, which every registry has (OCI distribution specification,
-# "end-1").
+# Statuses that no registry gives for GET /v2/, which every registry has (OCI distribution
+# specification, "end-1").
 NO_REGISTRY = (404, 405, 501)
-# Docker Hub's API is not at the name that references have (distribution/reference, Docker's
-# RegistryInfo).
+# Docker Hub's API has another host name than references to its images (distribution/reference,
+# Docker's RegistryInfo).
 API_HOSTS = {"docker.io": "registry-1.docker.io"}
 # Docker's own media types and OCI's are alike enough to be read as one (OCI image specification
 # 1.1).
@@ -55,7 +55,7 @@ class Manifest:
     """A manifest as the registry gave it.
 
     The index of a multi-platform image has neither config nor layers, but `platforms`: the digests
-    of their manifests.
+    of the platforms' manifests.
     """
 
     digest: str
@@ -89,14 +89,15 @@ class RegistryApi:
         scheme = "https"
         if insecure:
             scheme = "http"
-            # A token's realm may be elsewhere, and have TLS.
+            # Without TLS the registry has no CA of its own. The realm that gives tokens may be
+            # another host with TLS, for which the usual CAs count.
             ca_file = None
         self._http = httpx.Client(
             base_url=f"{scheme}://{API_HOSTS.get(address, address)}/v2/",
             auth=ChallengeAuth(login),
             verify=trusting(ca_file),
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            # httpx drops our Authorization when another host is meant.
+            # httpx drops the Authorization header when a redirect leads to another host.
             follow_redirects=True,
             # A proxy from the environment must not get loopback traffic.
             trust_env=not is_loopback(urlsplit(f"//{address}").hostname or ""),
@@ -117,9 +118,9 @@ class RegistryApi:
             raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ")
 
     def manifest(self, name: str, reference: str) -> Manifest | None:
-        """Return the manifest of a tag or digest, or None; its bytes must match the digest.
+        """Return the manifest of a tag or digest, or None if the registry has none.
 
-        Raises DamagedError when they do not.
+        Raises DamagedError when the manifest's bytes do not match its digest.
         """
         doing = f"read the manifest {name}:{reference}"
         headers = {"Accept": ", ".join(MEDIA_TYPES)}
@@ -158,9 +159,9 @@ class RegistryApi:
         )
 
     def try_upload(self, name: str) -> None:
-        """Send some bytes and take them back: the answer has the reason that Docker hides.
+        """Upload some bytes and cancel the upload, to learn why a push fails, which Docker hides.
 
-        Raises RegistryError, such as for a full disk.
+        Raises RegistryError with the registry's reason, such as a full disk.
         """
         doing = f"try an upload to {name}"
         begun = self._send("POST", f"{name}/blobs/uploads/", doing=doing)
@@ -173,7 +174,7 @@ class RegistryApi:
                 self._send("DELETE", upload, doing=doing)
 
     def _listed(self, path: str, key: str, *, doing: str) -> Iterator[str]:
-        """Follow the Link headers (RFC 5988) to the end."""
+        """Yield the names from all pages of an answer, by their Link headers (RFC 5988)."""
         url: str | httpx.URL | None = f"{path}?n={PAGE}"
         while url is not None:
             answer = self._send("GET", url, doing=doing, accept=(404,))
@@ -207,7 +208,7 @@ class RegistryApi:
         return answer
 
     def _refused(self, answer: httpx.Response, doing: str, *, before: str = "") -> RegistryError:
-        """Return the error for an answer; a challenge without a login is a missing login."""
+        """Return the error for an answer; a 401 without a login says that a login is missing."""
         text = f"{before}{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
         if self._login:
             return refused(text, self.address, doing=doing, who=self._login.who)
@@ -244,8 +245,8 @@ def trusting(ca_file: Path | None) -> ssl.SSLContext:
     Raises PrerequisiteError for a CA that cannot be read.
     """
     if ca_file is None:
-        # certifi's, for systems that keep none where OpenSSL looks for them; then a company's, from
-        # the system's store.
+        # The CAs of certifi, because some systems keep none where OpenSSL looks for them; and those
+        # of the system's store, which may have a company's CA.
         context = httpx.create_ssl_context()
         context.load_default_certs()
         return context

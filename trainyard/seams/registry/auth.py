@@ -1,7 +1,7 @@
-"""Answers to a registry's challenge: Basic, or Bearer with a token of the realm it names.
+"""Answers to a registry's challenge: Basic, or Bearer with a token of the realm that it names.
 
-Nothing is sent before the registry asks for it, and never to a host that the registry did not name
-(distribution's token authentication).
+No login is sent before the registry asks for one, and never to a host that the registry did not
+name (distribution's token authentication).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLIENT = "trainyard"
 
 @dataclass(frozen=True)
 class Login:
-    """A login to a registry, and its source; secrets are kept out of every text."""
+    """A login to a registry, and its source; its repr() leaves out the secrets."""
 
     source: str
     username: str = ""
@@ -29,7 +29,7 @@ class Login:
 
     @property
     def who(self) -> str:
-        """Return the login's owner, to follow the word: " of ray from $PASSWORD"."""
+        """Return what follows "the login" in messages, such as " of ray from $PASSWORD"."""
         if self.username:
             return f" of {self.username} from {self.source}"
         return f" from {self.source}"
@@ -41,7 +41,7 @@ class Login:
 
 
 class ChallengeAuth(httpx.Auth):
-    """Answer 401 once per request; a token is kept until the registry refuses it."""
+    """Answers one 401 per request; an accepted login is kept until the registry refuses it."""
 
     requires_response_body = True
 
@@ -57,8 +57,7 @@ class ChallengeAuth(httpx.Auth):
             request.headers["Authorization"] = self._accepted[repository]
 
         answer = yield request
-        # A redirect may have led to another host (blob stores): its challenges are not the
-        # registry's.
+        # After a redirect to another host (a blob store), the challenge is not the registry's.
         if answer.status_code != 401 or answer.url.host != request.url.host:
             return
 
@@ -81,7 +80,7 @@ class ChallengeAuth(httpx.Auth):
         realm = registry.join(parameters.get("realm", ""))
         scope = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
         login = None
-        # A secret that came over TLS leaves over TLS alone.
+        # A registry with TLS must not lead the login to a realm without TLS.
         if registry.scheme == "http" or realm.scheme == "https":
             login = self._login
 

@@ -1,8 +1,8 @@
 """Rejections by a registry, or by the Docker engine or kubelet that speaks to it, with hints.
 
-All say the same things differently: we hear OpenSSL and the registry's JSON, the others are written
-in Go. The texts were seen with Docker 20.10, containerd 1.6 and docker-registry 2.8; the x509 texts
-are those of Go's crypto/x509.
+They word the same causes differently: Trainyard itself gets texts of OpenSSL and the registry's
+JSON, Docker and the kubelet those of Go. The texts were seen with Docker 20.10, containerd 1.6 and
+docker-registry 2.8; the x509 texts are those of Go's crypto/x509.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class RegistryError(OutsideError):
 
 
 class GoneError(RegistryError):
-    """No answer, a broken connection, or an error of the registry's own: it may pass."""
+    """No answer, a broken connection, or a 5xx of the registry: the cause may pass by itself."""
 
 
 class LoginError(RegistryError):
@@ -27,7 +27,7 @@ class LoginError(RegistryError):
 
 
 class CertificateError(RegistryError):
-    """The registry's certificate, or that it has one, is not what was expected."""
+    """The registry's certificate is not accepted, or one side speaks TLS and the other does not."""
 
 
 class DamagedError(RegistryError):
@@ -39,17 +39,17 @@ class MissingError(RegistryError):
 
 
 class FixedTagError(RegistryError):
-    """The registry does not let a tag lead to anything else."""
+    """The registry does not let a tag be moved to another image."""
 
 
-# How RegistryApi begins its words about an answer that no registry gives.
+# The beginning of RegistryApi's text about an answer that no registry gives.
 NOT_A_REGISTRY = "no registry answers like this"
 # The source of a web page helps no reader.
 _PAGE = re.compile(r"[\s:\"]*<(?:!DOCTYPE|html)\b.*", re.IGNORECASE | re.DOTALL)
 
-# The one table of what is said about a failed push or pull. {registry} is its address, {who} whose
-# login was used, {client} who pulls: Docker, or the kubelet of a node, for which kuberay replaces
-# some hints, found by `key`.
+# The only table of causes of a failed push or pull. {registry} is the registry's address, {who} the
+# owner of the login, {client} the program that pulls: Docker, or the kubelet of a node. For the
+# kubelet, the backend kuberay replaces the hints of rules that it finds by `key`.
 RULES: tuple[Rule, ...] = (
     # Go: `error parsing HTTP 404 response body: invalid character '<' looking for beginning of
     # value: "<!DOCTYPE...`.
@@ -77,8 +77,8 @@ RULES: tuple[Rule, ...] = (
         key="untrusted",
         error=CertificateError,
     ),
-    # Docker's own words: the cluster file says `insecure: true` by then, or our question had failed
-    # before.
+    # Docker's own words. The cluster file says `insecure: true` here: without it, Trainyard's own
+    # request to the registry would have failed first.
     Rule(
         r"server gave HTTP response to HTTPS client",
         "registry {registry} speaks plain HTTP, and {client} expects TLS",
@@ -89,21 +89,20 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL",
         "registry {registry} speaks plain HTTP, and TLS is expected",
-        "If that is meant: `insecure: true` under `registry:` in the cluster file. Docker is "
-        "then told by: trainyard registry.trust; how Kubernetes' hosts are told, "
-        "docs/registry.md says.",
+        "If that is meant: `insecure: true` under `registry:` in the cluster file. Then tell "
+        "Docker: trainyard registry.trust; for hosts of Kubernetes, see docs/registry.md.",
         error=CertificateError,
     ),
     Rule(
         r"x509:|CERTIFICATE_VERIFY_FAILED|tls: ",
         "the certificate of registry {registry} is not accepted",
         "Name its CA in the cluster file (registry.ca_file), and as registry.address exactly "
-        "what the certificate is for: localhost and 127.0.0.1 are two.",
+        "the name in the certificate: localhost and 127.0.0.1 are different names.",
         key="no_tls",
         error=CertificateError,
     ),
-    # The registry about itself (distribution: the errno of a write, in JSON), or the engine about
-    # its own disk.
+    # These are the registry's words about its own disk (distribution: the errno of a write, in
+    # JSON). The next rule has the engine's words about the engine's disk.
     Rule(
         r'"errors":.*(no space left on device|"Err":28\b|disk quota exceeded)'
         r"|DISKFULL|insufficient storage",
@@ -131,9 +130,9 @@ RULES: tuple[Rule, ...] = (
         "what registry {registry} holds is damaged: it is not what its digest says",
         # Another push alone mends nothing: Docker asks whether a layer is there, not whether it is
         # whole.
-        "Nothing uses it. The registry's disk lost data: remove the damaged part there (its data "
-        "has it in docker/registry/v2/blobs/sha256), or all of it (trainyard registry.down "
-        "--purge), then push again.",
+        "No node runs the damaged image. The registry's disk lost data: remove the damaged part "
+        "there (in docker/registry/v2/blobs/sha256 of its data), or all data (trainyard "
+        "registry.down --purge), then push again.",
         error=DamagedError,
     ),
     # ECR: "cannot be overwritten because the repository is immutable"; Harbor: "configured as
@@ -144,7 +143,7 @@ RULES: tuple[Rule, ...] = (
         "Allow that for this repository there (ECR: tag mutability), or push a changed image.",
         error=FixedTagError,
     ),
-    # Docker Hub, and what follows it, do not tell a missing repository from a private one.
+    # Docker Hub and registries like it answer the same for a missing and for a private repository.
     Rule(
         r"pull access denied|insufficient_scope",
         "registry {registry} has no such image, or not for this login",
@@ -182,8 +181,9 @@ RULES: tuple[Rule, ...] = (
         r"|deadline exceeded|\bEOF\b|server closed|disconnected|closed connection"
         r"|network is unreachable|closed network connection",
         "registry {registry} does not answer",
-        "Start it (your own: trainyard registry.up), or the way to it; then repeat the command: "
-        "layers that arrived are not sent again. Its state: trainyard registry.status",
+        "Start the registry (your own: trainyard registry.up), or repair the network to it; then "
+        "repeat the command: layers that arrived are not sent again. Its state: trainyard "
+        "registry.status",
         key="gone",
         error=GoneError,
     ),
@@ -203,9 +203,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryError:
-    """Return the error for such a text, kept in `where`; unknown texts get no invented cause.
+    """Return the error for a text about a failure; a text that no rule knows gets no cause.
 
-    `who` is whose login was used: " of ray from $PASSWORD".
+    The error's `where` has the text. `who` says whose login was used: " of ray from $PASSWORD".
     """
     excerpt = " ".join(_PAGE.sub("", text).split())[:500]
     cause = explain(text, RULES, registry=registry, who=who, client="Docker")

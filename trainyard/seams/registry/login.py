@@ -21,7 +21,7 @@ from trainyard.spec.docker import Registry
 def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
     """Return the login to the registry, None for an anonymous one.
 
-    Raises PrerequisiteError when the login that the cluster file names is not there.
+    Raises PrerequisiteError when the password that the cluster file names cannot be found.
     """
     return named_login(registry, environ) or docker_login(registry.address, environ)
 
@@ -29,7 +29,7 @@ def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
     """Return the login that the cluster file names, if any.
 
-    Raises PrerequisiteError when it is not there.
+    Raises PrerequisiteError when its password cannot be found.
     """
     if registry.login == "ecr":
         return ecr.login(registry.address, environ)
@@ -50,7 +50,7 @@ def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
         configuration = load_config(str(path), credstore_env=dict(environ))
         entry = configuration.resolve_authconfig(address) or {}
     except (DockerException, ValueError, OSError) as error:
-        # Docker ends with the helper's words; so do we, rather than pushing without a login.
+        # Docker fails then with the helper's words; Trainyard, too, must not push without a login.
         raise PrerequisiteError(
             f"Docker's login for registry {address} cannot be read: {error}",
             where=str(path),
@@ -73,7 +73,7 @@ def _password(registry: Registry, user: str, environ: Mapping[str, str]) -> tupl
         if environ.get(variable):
             return f"${variable}", environ[variable]
         raise PrerequisiteError(
-            f"${variable} is not set: it is to hold the password of {user} for registry "
+            f"${variable} is not set: it must hold the password of {user} for registry "
             f"{registry.address}",
             hint="Set it for this shell without writing it into its history: read -rs "
             f"{variable} && export {variable}",

@@ -50,7 +50,10 @@ class Identity:
 
 @dataclass(frozen=True)
 class Address:
-    """A host as a user names it, also by an alias of ~/.ssh/config; None is left to that file."""
+    """A host as the user names it, perhaps by an alias of ~/.ssh/config.
+
+    `user` and `port` are None where ~/.ssh/config decides.
+    """
 
     host: str
     user: str | None = None
@@ -63,9 +66,9 @@ class Address:
         return login
 
     def shell(self, command: str, *, terminal: bool, identity: Identity | None = None) -> list[str]:
-        """Return the `ssh` command of a shell there, or of a command line for the user's shell.
+        """Return the `ssh` command that runs `command` in the user's shell there; "": a shell.
 
-        It reads the same configuration, keys and known hosts as Trainyard does.
+        `ssh` reads the same configuration, keys and known hosts as Trainyard does.
         """
         words = ["ssh"]
         if terminal:
@@ -82,8 +85,9 @@ class Address:
 class Settings:
     """How to reach one host.
 
-    `agent` is the socket of one that holds keys; with `only_named` they come after `keys`. `pin`:
-    an unknown host key is written to the first of `known_hosts`, not refused.
+    `agent` is the socket of an agent that holds keys, "" for none. With `only_named` the agent's
+    keys are offered after `keys`, else before. With `pin` an unknown host key is written to the
+    first of `known_hosts`, not refused.
     """
 
     host: str
@@ -183,7 +187,7 @@ def _agent(options: Mapping[str, Any], environ: Mapping[str, str], home: Path) -
 
 def _lookup(address: Address, home: Path) -> dict[str, Any]:
     """Return paramiko's options for a host. Raises PrerequisiteError for a broken file."""
-    # The first value of an option counts: those of the address come before those of files.
+    # The first value of an option wins, so the address's own options come before the files.
     lines = ["Host *"]
     if address.user:
         lines.append(f"User {address.user}")
@@ -224,7 +228,7 @@ def _blocks(written: str) -> list[tuple[list[str], str]]:
 
 
 def _read(file: Path, home: Path) -> str:
-    """Return a configuration with the files that it includes: paramiko knows no Include."""
+    """Return a configuration file's text with included files in place: paramiko has no Include."""
     if not file.is_file():
         return ""
 

@@ -1,4 +1,4 @@
-"""One host by SSH, connected when needed and again when that broke: commands, sudo, files."""
+"""One host by SSH: commands, sudo, files. It is connected when needed, and again after a break."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ from trainyard.seams.ssh.config import Identity
 from trainyard.seams.ssh.login import BrokenError, HostError
 
 SUDO_PASSWORD = "TRAINYARD_SUDO_PASSWORD"  # noqa: S105 (the variable's name)
-# The host's own shell passes the password to sudo: a command line is seen by every user.
+# A local shell writes the password from its environment to sudo's input, and then its own input: in
+# a command line, every user of the machine could see the password.
 FEED_SUDO = '{ printf "%s\\n" "$TRAINYARD_SUDO_PASSWORD"; [ -t 0 ] || cat; } | "$@"'
 CONNECT_SECONDS = 10.0
-# A host that accepted the login and does not answer by then is said to hang.
+# A host that accepted the login and does not answer within this time hangs.
 ANSWER_SECONDS = 30.0
 # The last MiB of a command's output is kept.
 OUTPUT_LIMIT = 1024 * 1024
 PART = 64 * 1024
-# More connections to one host, for many commands at once.
+# The most additional connections to one host, for many commands at once.
 SPARES = 8
 PUT_SECONDS = 600.0
-# Bytes per second of a line that is slow, and no broken one.
+# The slowest line that does not count as broken, in bytes per second.
 SLOWEST = 250_000
-# A command that is held prints its line at once, unless its host is under load.
+# The limit for the first line of a held command, which comes at once unless the host is under load.
 HOLD_SECONDS = 60.0
-# A file appears whole or not at all: a part, cut short by a broken connection, is never moved into
-# its place.
+# A file appears whole or not at all: a part of it, after a broken connection, is never moved into
+# the file's place.
 PUT = """umask 077
 cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$4" && exit
 rm -f "$1"
@@ -68,7 +69,7 @@ def connect(
 
 @dataclass(frozen=True)
 class Held:
-    """A command that runs as long as this exists; `line` is the first line of its output."""
+    """A command that runs as long as this object exists; `line` is its first line of output."""
 
     line: str
     channel: Channel
@@ -81,9 +82,9 @@ class Held:
 class Connection:
     """A host; threads may share it.
 
-    All raise HostError where it cannot be reached or rejects the login, BrokenError where the
-    connection broke. `via` is the host from which it is reached; without, its configuration may
-    name jump hosts. `identity` is a key of Trainyard's.
+    All methods raise HostError if the host cannot be reached or rejects the login, BrokenError if
+    the connection broke. `via` is the host from which this host is reached; without `via`, the SSH
+    configuration may name jump hosts. `identity` is a key that Trainyard made.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Connection:
         self._identity = identity
 
     def transport(self) -> Transport:
-        """Return the open connection; connects if there is none."""
+        """Return the open connection, or connect if there is none."""
         with self._lock:
             transport = None
             if self._client:
@@ -152,9 +153,9 @@ class Connection:
         then: Path | None = None,
         seconds: float = 60.0,
     ) -> Ran:
-        """Run a command to its end; its input is `stdin`, and then the content of a file.
+        """Run a command to its end; its input is `stdin`, then the content of the file `then`.
 
-        Raises NotReadyError if it still runs after `seconds`.
+        Raises NotReadyError if the command still runs after `seconds`; it may run on.
         """
         channel = self.session()
         with ThreadPoolExecutor(4) as pool:
@@ -188,7 +189,7 @@ class Connection:
         then: Path | None = None,
         seconds: float = 60.0,
     ) -> Ran:
-        """Run a command as root: without a password, or with $TRAINYARD_SUDO_PASSWORD."""
+        """Run a command as root, with $TRAINYARD_SUDO_PASSWORD if sudo needs a password."""
         words, password = self._sudo_words()
         return self.run(
             [*words, "--", *command], stdin=password + stdin, then=then, seconds=seconds
@@ -197,8 +198,8 @@ class Connection:
     def hold(self, command: Sequence[str]) -> Held:
         """Start a command as root that prints a line and runs until its input ends.
 
-        Its input ends with the returned `Held`, or with this process. Raises NotReadyError if the
-        line does not come in time.
+        The command's input ends with the returned `Held`, or with this process. Raises
+        NotReadyError if the line does not come within HOLD_SECONDS.
         """
         words, password = self._sudo_words()
         channel = self.session()
@@ -217,7 +218,7 @@ class Connection:
             raise self._broke(error) from error
 
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
-        """Return the local command that runs `command` there as root, with this process' input.
+        """Return the local command that runs `command` on the host as root, with the local input.
 
         On a terminal sudo asks for its password by itself.
         """
@@ -233,7 +234,7 @@ class Connection:
     def put(
         self, path: str, content: bytes | Path, *, mode: int = 0o644, sudo: bool = False
     ) -> None:
-        """Write a file there, as a whole or not at all; its directory must exist."""
+        """Write a file on the host, whole or not at all; its directory must exist there."""
         if isinstance(content, Path):
             stdin = b""
             then = content
@@ -248,7 +249,7 @@ class Connection:
         run = self.sudo if sudo else self.run
         ran = run(words, stdin=stdin, then=then, seconds=seconds)
         if ran.code != 0:
-            reason = last_line(ran.stderr) or "it came only in part"
+            reason = last_line(ran.stderr) or "the file arrived only in part"
             raise HostError(f"{path} cannot be written on {self.address.host}", where=reason)
 
     def close(self) -> None:
@@ -263,7 +264,7 @@ class Connection:
             raise login.unreachable(error, self.address, settings) from error
 
     def _socket(self, settings: config.Settings) -> socket.socket | Channel | ProxyCommand:
-        """Return the way to the host's port: direct, by its jump hosts, or by its ProxyCommand."""
+        """Connect to the host's port: directly, through its jump hosts, or by its ProxyCommand."""
         via = self._via
         if via is None and settings.proxy_command:
             return ProxyCommand(settings.proxy_command)
@@ -296,16 +297,16 @@ class Connection:
                     # paramiko gives the reason of several rejections to one caller only.
                     raise ChannelException(0, str(error)) from error
                 broken = error
-            # The connection has broken since its last use: once more, by a new one.
+            # The connection has broken since its last use: a new one is tried once.
         raise self._broke(broken)
 
     def _sudo_words(self) -> tuple[list[str], bytes]:
-        """Return the words of sudo there, and the password that it reads first; asked once."""
+        """Return the host's sudo command, and its input with the password; asks the host once."""
         self._sudo = self._sudo or self._ask_sudo()
         return self._sudo
 
     def _ask_sudo(self) -> tuple[list[str], bytes]:
-        # -k: a login that sudo remembers may end between two commands.
+        # -k makes sudo ignore a password that it remembers, which may expire between two commands.
         free = self.run(["sudo", "-n", "-k", "true"], seconds=ANSWER_SECONDS)
         password = self.environ.get(SUDO_PASSWORD)
         if free.code == 0:
@@ -322,7 +323,7 @@ class Connection:
             return words, line
 
         user = config.settings(self.address, self.environ, self._identity).user
-        reason = last_line(tried.stderr) or "it said nothing"
+        reason = last_line(tried.stderr) or "sudo printed nothing"
         raise HostError(
             f"sudo of {self.address.host} refuses",
             where=f"ssh {self.address}: {reason}",
@@ -340,7 +341,7 @@ class Connection:
 
 
 def _name(command: Sequence[str]) -> str:
-    """Return the program that a command runs, also by way of sudo."""
+    """Return the program that a command runs, behind sudo if that is the first word."""
     if command[0] == "sudo" and "--" in command:
         return command[command.index("--") + 1]
     return command[0]

@@ -16,8 +16,9 @@ from trainyard_runner.wire.text import last_line
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
 
-# Each line is NAME VALUE; a value with lines is in base64. Fields that a host lacks are left out.
-# sudo keeps LANG, and programs translate what is read here: snapd the notes of a snap.
+# The script prints lines NAME VALUE; a value with several lines is in base64. Fields that a host
+# lacks are left out. LC_ALL=C because sudo keeps LANG, and programs translate text that is read
+# here, such as snapd the notes of a snap.
 SCRIPT = r"""
 export LC_ALL=C
 field() { printf '%s %s\n' "$1" "$2"; }
@@ -45,7 +46,7 @@ LONGEST_SHOWN = 60
 
 @contextmanager
 def naming(connection: Connection) -> Iterator[None]:
-    """Turn the ValueError of a fact into a HostError that names the host."""
+    """Turn the ValueError of a fact that cannot be read into a HostError that names the host."""
     try:
         yield
     except ValueError as error:
@@ -58,10 +59,11 @@ def naming(connection: Connection) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Facts:
-    """A host at one moment. `memory` is bytes; `skew` is its clock's lead over ours, in seconds.
+    """A host at one moment. `memory` is in bytes.
 
-    `addresses` are IPv4, each with its interface; `listening` are ports. `gpus` are NVIDIA's that
-    its driver has, `displays` those that are on its PCI bus.
+    `skew` is by how many seconds the host's clock is ahead of this machine's. `addresses` maps IPv4
+    addresses to interfaces; `listening` has ports. `gpus` counts the NVIDIA GPUs that the host's
+    driver has, `displays` NVIDIA's display devices on the PCI bus, driver or not.
     """
 
     hostname: str
@@ -81,15 +83,16 @@ class Facts:
 
 
 def read(connection: Connection, script: str, *, now: float) -> tuple[Fields, Facts]:
-    """Ask a host for its facts, and for the fields that `script` prints besides.
+    """Ask a host for its facts, and for the fields that `script` adds.
 
-    Raises HostError where it cannot be asked or answers oddly; `now` is our clock, in seconds.
+    `now` is this machine's clock, in seconds. Raises HostError if the host cannot be asked, or if a
+    fact cannot be read.
     """
     began = time.monotonic()
     ran = connection.sudo(["sh", "-c", SCRIPT + script])
     if ran.code != 0:
         raise HostError(
-            f"{connection.address.host} does not answer what it is",
+            f"the facts of {connection.address.host} cannot be asked for",
             where=last_line(ran.stderr) or f"exit code {ran.code}",
         )
 
@@ -105,9 +108,9 @@ def fields_of(printed: str) -> Fields:
 
 
 def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
-    """Return what `read` makes of a field, "" where the host left it out.
+    """Return `read(text)` of a field; the text is "" if the host left the field out.
 
-    Raises ValueError with the field's name and text.
+    Raises ValueError, with the field's name and text, for any error of `read`.
     """
     text = fields.get(name, "")
     try:
@@ -119,7 +122,7 @@ def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
 
 
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
-    """Return the facts in a host's fields; asked at `now`, answered after `seconds`.
+    """Return the facts in a host's fields, which were asked for at `now` and came after `seconds`.
 
     Raises ValueError for a field that cannot be read.
     """
@@ -131,7 +134,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         kernel=fields.get("kernel", ""),
         machine_id=fields.get("machine_id", ""),
         memory=fact(fields, "memory", lambda text: int(float(text))),
-        # A late answer makes no clock fast.
+        # The host read its clock up to `seconds` after `now`: that much is no skew.
         skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses={ip: name for name, ip in interfaces},
         routes=fact(fields, "routes", _routes),
@@ -145,12 +148,12 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
 
 
 def block(fields: Fields, name: str) -> str:
-    """Return the text of a field with lines, "" where it was left out. Raises ValueError."""
+    """Return the text of a field with several lines, "" if it was left out. Raises ValueError."""
     return fact(fields, name, decoded)
 
 
 def decoded(text: str) -> str:
-    """Return the lines that a field has in base64. Raises ValueError."""
+    """Return the text that a field holds in base64. Raises ValueError."""
     return base64.b64decode(text).decode(errors="replace")
 
 
@@ -168,7 +171,7 @@ def _ports(text: str) -> frozenset[int]:
 
 
 def under(fields: Fields, prefix: str) -> dict[str, str]:
-    """Return the fields whose names begin so, by the rest of their names."""
+    """Return the fields whose names begin with `prefix`, by the rest of their names."""
     found = {}
     for name, value in fields.items():
         if name.startswith(prefix):

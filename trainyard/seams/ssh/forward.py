@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that end at another host.
 
-Each connection becomes a channel of its own; a broken carrier connection is replaced, which costs
-the channels that were open, and no other.
+Each connection becomes an SSH channel of its own. If the SSH connection breaks, a new one replaces
+it: only channels that were open are lost.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from trainyard_runner.wire.text import last_line
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward, loopback, shared
 from trainyard.seams.ssh.connection import PART, Connection
 
-# Raised by sending once the connection is closed, as it is at exit (paramiko's packet.py,
-# write_all: EOFError).
+# Errors of sending after the connection was closed, as happens at exit (EOFError: paramiko's
+# packet.py, write_all).
 _BROKEN = (OSError, EOFError, SSHException)
 
 
 def local_port(connection: Connection, port: int) -> int:
-    """Return a port here that ends at a port of the host. Raises HostError."""
+    """Return a port of this machine that ends at a port of the host. Raises HostError."""
 
     def serve(local: socket.socket) -> str:
         return _relay(local, connection.reach(LOOPBACK, port))
@@ -39,9 +39,9 @@ def local_port(connection: Connection, port: int) -> int:
 
 
 def local_socket(connection: Connection, command: Sequence[str]) -> Path:
-    """Return a socket here whose connections each run a command there. Raises HostError.
+    """Return a local socket; each connection to it runs a command on the host. Raises HostError.
 
-    A connection is the input and output of its command.
+    The connection is the command's input and output.
     """
 
     def serve(local: socket.socket) -> str:
@@ -63,14 +63,14 @@ def _unix_listener() -> socket.socket:
 
 
 def _relay(local: socket.socket, channel: Channel) -> str:
-    """Pass bytes both ways until the other side ends; return its last complaint."""
+    """Pass bytes both ways until the host's side ends; return the last line of its stderr."""
     with channel:
         threading.Thread(target=_send, args=(local, channel), daemon=True).start()
         _copy(channel.recv, local.sendall)
         printed = b""
         if channel.recv_stderr_ready():
             printed = channel.recv_stderr(PART)
-        # Wakes the sender, which may wait for more.
+        # Wakes the thread that sends, which may wait for more input.
         with suppress(OSError):
             local.shutdown(socket.SHUT_RD)
 

@@ -17,7 +17,7 @@ from trainyard.seams.ssh.connection import Connection, connect
 from trainyard.seams.ssh.many import AT_ONCE, gather, refuse
 
 Result = TypeVar("Result")
-# Lines of one message of snapd's; more of them are a listing.
+# The most lines of one message of snapd; more indented lines are a listing.
 MOST_FOLDED = 8
 _REACH = "exec 3<> /dev/tcp/$0/$1"
 
@@ -34,27 +34,29 @@ class Host:
     def root(
         self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b""
     ) -> Ran:
-        """Run a command as root. Raises OutsideError with its last words if it fails."""
+        """Run a command as root. Raises OutsideError with its last message if it fails."""
         ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
         if check and ran.code != 0:
             words = [word for word in command if len(word) < 60 and "\n" not in word]
             reason = last_words(ran.stderr.strip() or ran.stdout)
             raise OutsideError(
                 f"{self.name}: {' '.join(words[:3])} failed",
-                where=reason or f"exit code {ran.code}, and no word",
-                hint="When that is mended, or has ended, repeat the same command: it continues.",
+                where=reason or f"exit code {ran.code}, without any output",
+                hint="Once the cause is mended, or has passed, repeat the same command: it "
+                "continues.",
             )
         return ran
 
     def reaches(self, ip: str, port: int) -> bool:
-        """Say whether this host can connect to a port."""
+        """Try from this host whether it can connect to a port."""
         return self.connection.run(["timeout", "5", "bash", "-c", _REACH, ip, str(port)]).code == 0
 
 
 def last_words(printed: str) -> str:
-    """Return the last message of a program, on one line: snapd folds its own at 79 columns.
+    """Return the last message of a program on one line: snapd folds messages at 79 columns.
 
-    Folded lines are indented; below a quotation snapd draws a line.
+    Indented lines continue the message above them. Lines without a letter or digit are skipped,
+    such as the rule that snapd draws below a quotation.
     """
     lines = [line for line in printed.splitlines() if re.search(r"\w", line)]
     first = max(len(lines) - 1, 0)
@@ -73,31 +75,31 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
     """Return hosts by [user@]host[:port], each with the given IP address or its own.
 
-    Nothing is asked of them yet. One whose name is not known here has "": connecting to it reports
-    that, unless a jump host knows the name.
+    Nothing is asked of the hosts yet. A host whose name this machine cannot look up gets the IP "".
+    Connecting to that host reports the unknown name, unless a jump host knows it.
     """
     names = Counter(config.parse(address).host for address in ips)
 
     def host(address: str) -> Host:
         parsed = config.parse(address)
-        # Behind one address hosts differ by the port.
+        # Several hosts behind one address differ by the port.
         if names[parsed.host] == 1:
             name = parsed.host
         else:
             name = f"{parsed.host}:{parsed.port}"
         return Host(name, ips[address] or _ip(address, environ), address, connect(address, environ))
 
-    # Side by side: each unknown name takes its time to be looked up.
+    # In parallel, because an unknown name takes long to be looked up.
     hosts, errors = gather(ips, host)
     refuse(errors)
     return list(hosts.values())
 
 
 def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]) -> dict[str, Result]:
-    """Do it with every host at once; return the results by host.
+    """Call `act` for all hosts at once; return the results by the hosts' names.
 
-    Raises the host's error if one fails, and one with all of them if several do; the work on the
-    other hosts is done.
+    If one host fails, its error is raised; if several do, one error with all of them. The work on
+    the other hosts is done first.
     """
     results, errors = try_each(hosts, act)
     refuse(errors)
@@ -107,7 +109,7 @@ def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]) -> dict[str
 def try_each(
     hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]
 ) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Do it with every host at once; return the results and the errors, by host."""
+    """Call `act` for all hosts at once; return the results and the errors, by the hosts' names."""
     by_name = {host.name: host for host in hosts}
     kept = {host.name for host in hosts[:AT_ONCE]}
 
@@ -115,7 +117,7 @@ def try_each(
         try:
             return act(by_name[name])
         finally:
-            # An open connection costs memory, and time also while it is idle.
+            # An open connection costs memory, and even an idle one costs time.
             if name not in kept:
                 by_name[name].connection.close()
 

@@ -9,7 +9,8 @@ from trainyard.seams.ssh.hosts import Host
 PATH = "/etc/hosts"
 _BEGIN = "# trainyard: begin"
 _END = "# trainyard: end"
-# Written in place: /etc/hosts may be a mount of its own. Its last line may lack a line end.
+# The file is written in place, because /etc/hosts may be a mount of its own. `$a\` adds a line end
+# that the last line may lack.
 _WRITE = rf"""sed -e '/^{_BEGIN}$/,/^{_END}$/d' -e '$a\' /etc/hosts > /run/trainyard-hosts
 cat >> /run/trainyard-hosts
 cat /run/trainyard-hosts > /etc/hosts
@@ -17,16 +18,16 @@ rm /run/trainyard-hosts"""
 
 
 def lines_of(text: str) -> str:
-    """Return Trainyard's lines in such a file, "" where there are none."""
+    """Return Trainyard's lines in the text of a hosts file, "" for none."""
     match = re.search(rf"^{_BEGIN}$\n(.*?)^{_END}$", text, re.MULTILINE | re.DOTALL)
     return match[1] if match else ""
 
 
 def block(lines: str) -> str:
-    """Return the block that holds lines, "" for none."""
+    """Return lines between Trainyard's markers; "" stays ""."""
     return f"{_BEGIN}\n{lines}{_END}\n" if lines else ""
 
 
 def write(host: Host, lines: str) -> None:
-    """Replace Trainyard's lines; "" removes them."""
+    """Replace Trainyard's lines in the host's /etc/hosts; "" removes them."""
     host.root("sh", "-euc", _WRITE, stdin=block(lines).encode())

@@ -18,9 +18,9 @@ def new() -> str:
 
 
 def public_key(file: Path) -> str | None:
-    """Return a private key's public part, as `TYPE BASE64`; None if it cannot be read.
+    """Return a private key's public part, as `TYPE BASE64`.
 
-    A key with a passphrase cannot be read, either.
+    Returns None for a key that cannot be read, or has a passphrase.
     """
     try:
         key = PKey.from_path(file)

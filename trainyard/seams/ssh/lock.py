@@ -1,4 +1,4 @@
-"""One command at a time changes hosts, from whatever machine: a lock on one of them."""
+"""A lock on one host, so that only one command at a time, from any machine, changes hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 from trainyard.errors import NotReadyError
 from trainyard.seams.ssh.connection import Connection, Held
 
-# The kernel lets go of it with its holder: `cat`, which ends with the connection that feeds it.
+# The kernel frees the lock when its holder ends: `cat`, which ends with the connection.
 LOCK = """umask 077; exec 2>&1 9>> "$1"
 flock -n 9 || { cat "$1"; exit 1; }
 echo "$2 since $(date '+%F %T %Z') (process $$)" > "$1"
@@ -18,9 +18,9 @@ exec cat > /dev/null"""
 
 
 def take(connection: Connection, path: str) -> Held:
-    """Lock a file there as long as the result exists.
+    """Lock a file on the host for as long as the returned object exists.
 
-    Raises NotReadyError that names the holder.
+    Raises NotReadyError, with the holder's name, if another command has the lock.
     """
     owner = f"{getpass.getuser()}@{socket.gethostname()}"
     lock = connection.hold(["sh", "-c", LOCK, "sh", path, owner])

@@ -1,4 +1,4 @@
-"""The login to a host over a socket that leads there: its key is checked, keys are offered."""
+"""The login to a host over an open socket: the host's key is checked, the user's are offered."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from trainyard.seams.ssh.config import Address, Settings
 
 LOGIN_SECONDS = 20.0
 _HASHED = re.compile(r"\|1\|([A-Za-z0-9+/]{27}=)\|([A-Za-z0-9+/]{27}=)\s")
-# Read against "EXCEPTION: its text", as paramiko and the system name them. {host} is what follows
-# `ssh`.
+# Patterns are searched in "EXCEPTION: its text" of paramiko or the system. {host} is the argument
+# for `ssh` on a command line, {known} the host's name in known_hosts.
 REACH = (
     Rule(
         "gaierror",
@@ -73,12 +73,12 @@ class BrokenError(OutsideError):
 
 
 class PasswordRequiredError(AuthenticationException):
-    """The keys that are left have passphrases."""
+    """No key was accepted, and at least one key could not be tried because of its passphrase."""
 
 
 def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) -> SSHClient:
     """Return a client that is logged in. Raises SSHException, OSError."""
-    # paramiko logs each failure with its traceback; all of them are raised, too.
+    # paramiko logs each failure with its traceback, and raises it, too.
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     ssh = SSHClient()
     for file in settings.known_hosts:
@@ -111,7 +111,7 @@ def unreachable(error: Exception, address: Address, settings: Settings) -> Train
         known = f"{error.expected_key.get_name()} {error.expected_key.fingerprint}"
         text = f"{type(error).__name__}: it is {current}, and {known} is known"
     words = {"user": settings.user, "port": str(settings.port), "known": settings.known_as}
-    # The last rule fits everything.
+    # The last rule matches every text.
     cause = cast(Diagnosis, explain(text, REACH, name=address.host, host=str(address), **words))
     return HostError(
         cause.message, where=f"ssh {address}: {cause.raw.partition(': ')[2]}", hint=cause.hint
@@ -138,7 +138,7 @@ def known_lines(host: str, text: str) -> Iterator[str]:
 def _remember(client: SSHClient, host: str, known: str) -> None:
     """Add one host's known keys to a client.
 
-    paramiko's own reader compares each line of a file with all before it.
+    paramiko's own reader is slow: it compares each line of the file with all lines before it.
     """
     for line in known_lines(host, known):
         with suppress(SSHException, InvalidHostKey):
@@ -148,7 +148,7 @@ def _remember(client: SSHClient, host: str, known: str) -> None:
 
 
 class _Policy(MissingHostKeyPolicy):
-    """Pin the first key, or refuse: as StrictHostKeyChecking says."""
+    """Writes down an unknown host key, or refuses it, as StrictHostKeyChecking says."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -163,7 +163,7 @@ class _Policy(MissingHostKeyPolicy):
 
 
 class _Keys(AuthStrategy):
-    """Offer the agent's keys and those in files."""
+    """Offers the agent's keys and the keys in files, until the host accepts one."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(SSHConfig())
@@ -175,7 +175,7 @@ class _Keys(AuthStrategy):
         if self._settings.agent:
             agent_keys = _Agent(self._settings.agent).get_keys()
 
-        # With IdentitiesOnly the agent's keys come last: sshd ends a login after six.
+        # With IdentitiesOnly the agent's keys come last, because sshd ends a login after six keys.
         if self._settings.only_named:
             keys = itertools.chain(self._files(), agent_keys)
         else:
@@ -204,7 +204,7 @@ class _Keys(AuthStrategy):
 
 
 class _Agent(AgentSSH):
-    """The agent at a socket; paramiko's own knows $SSH_AUTH_SOCK of this process only."""
+    """The agent at a socket; paramiko's own class only uses this process's $SSH_AUTH_SOCK."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Work on many hosts at once, with a bound: one host's failure is that host's."""
+"""Work on many hosts at once, up to a limit; the failure of one host does not stop the others."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from trainyard.wording import counted, without_name
 
 Result = TypeVar("Result")
 AT_ONCE = 32
-AGAIN = "Mend them, and repeat the same command; the others wait."
+AGAIN = "Mend these hosts, and repeat the same command; the other hosts wait."
 
 
 def gather(
     hosts: Iterable[str], act: Callable[[str], Result]
 ) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Do it with every host, at most AT_ONCE at a time; return the results and the errors.
+    """Call `act` for every host, at most AT_ONCE at a time; return the results and the errors.
 
-    Both are by host, in the order of hosts.
+    Both are dicts by host, in the order of `hosts`.
     """
     results: dict[str, Result] = {}
     errors: dict[str, TrainyardError] = {}
@@ -32,13 +32,16 @@ def gather(
             except TrainyardError as error:
                 errors[host] = error
     finally:
-        # After Ctrl-C or a defect, work that has not begun never does.
+        # After Ctrl-C or an unexpected error, work that has not begun is cancelled.
         pool.shutdown(wait=False, cancel_futures=True)
     return results, errors
 
 
 def refuse(errors: Mapping[str, TrainyardError]) -> None:
-    """Raise the error of one host, or one with those of several, of the first one's kind."""
+    """Raise the error of the only host that failed, or one error with those of all that did.
+
+    Such an error has the class of the first host's. Without errors, nothing is raised.
+    """
     for first in errors.values():
         if len(errors) == 1:
             raise first
@@ -52,7 +55,7 @@ def refuse(errors: Mapping[str, TrainyardError]) -> None:
 
 
 def by_host(errors: Mapping[str, TrainyardError], *, hints: bool = True) -> tuple[Problem, ...]:
-    """Return the problem of each host, by default with its hint."""
+    """Return one problem for each host, by default with the hint of the host's error."""
 
     def message(host: str, error: TrainyardError) -> str:
         line = without_name(host, in_a_line(error))

@@ -10,9 +10,9 @@ FROM_FILE = "-"
 
 @dataclass(frozen=True)
 class Snap:
-    """The snap as `snap list` shows it.
+    """A snap as `snap list` shows it.
 
-    `version` is as v1.34.2, `channel` as 1.34/stable, or FROM_FILE.
+    `version` is a text such as v1.34.2. `channel` is a text such as 1.34/stable, or FROM_FILE.
     """
 
     version: str
@@ -22,9 +22,9 @@ class Snap:
 
 
 def first(listed: str) -> Snap | None:
-    """Return the first snap of `snap list`; None if it lists none.
+    """Return the first snap in the output of `snap list`; None if it lists none.
 
-    Its columns are Name Version Rev Tracking Publisher Notes, below a header.
+    The columns are Name Version Rev Tracking Publisher Notes, below a header.
     """
     lines = listed.splitlines()
     if len(lines) < 2:
