@@ -86,5 +86,5 @@ def assert_told(yard: Yard, run: str) -> None:
     status = yard.json("cluster.status")
     assert status["condition"] == "absent"
     assert "it had a leash (ends at " in status["remark"]
-    assert "outputs of runs that were not fetched by then are lost" in status["remark"]
+    assert "outputs that were not fetched before it ended are lost" in status["remark"]
     assert "it had a leash" in json.dumps(yard.json("train.status", run))

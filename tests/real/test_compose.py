@@ -426,7 +426,7 @@ def test_another_head_is_made_only_when_that_is_meant(lab: Yard, engine: BedEngi
             "everything on the cluster"
         ),
         (
-            "  at cpus: 1 now, 2 desired; env.PRICE is another; mount /etc/ssl at /data/ssl (read "
+            "  at cpus: 1 now, 2 desired; env.PRICE differs; mount /etc/ssl at /data/ssl (read "
             "only) is gone"
         ),
         "  -> If that is meant: trainyard cluster.up --set head.cpus=2 --set env.PRICE=six "

@@ -436,16 +436,16 @@ def test_a_cluster_made_by_hand_is_never_touched(
     for yard, count, listed in (
         (
             same,
-            "3 others live from it",
+            "3 others need it",
             "RayCluster lab/by-hand, RayCluster lab/lab, RayCluster lab/second",
         ),
-        (lab, "2 others live from it", "RayCluster lab/by-hand, RayCluster lab/second"),
+        (lab, "2 others need it", "RayCluster lab/by-hand, RayCluster lab/second"),
     ):
         refused = yard.run("cluster.down", "--purge", expect=2)
         assert refused.stderr.splitlines()[-3:] == [
-            f"error: the KubeRay operator does not go: {count}",
+            f"error: the KubeRay operator is not removed: {count}",
             f"  at {listed}",
-            "  -> Leave out --purge: this cluster alone goes then. Or remove those first.",
+            "  -> Leave out --purge: then only this cluster is removed. Or remove those first.",
         ]
         assert mark_of(kube, by_hand) == theirs
 

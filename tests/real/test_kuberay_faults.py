@@ -72,7 +72,7 @@ def faulty(kube: KubeBed, config: Path, tmp_path_factory: pytest.TempPathFactory
         yield yard
     finally:
         purged = yard.run("cluster.down", "--end-runs", "--purge").stderr
-    assert "Leave the KubeRay operator: who made it cannot be told" in purged
+    assert "Leave the KubeRay operator: it is not known who made it" in purged
     assert f"Leave namespace {SPACE}: there is none that Trainyard made" in purged
     assert kubernetes.belongings(kube, "faulty") == []
     assert kubernetes.general(kube) == before

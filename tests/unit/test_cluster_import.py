@@ -163,7 +163,7 @@ def test_what_only_some_nodes_have_is_their_groups_or_named(tmp_path: Path) -> N
     }
 
     assert found.notes == (
-        "KEY of head: `env` has text alone",
+        "KEY of head: `env` takes only plain text",
         "spec.workerGroupSpecs.0.template.spec.containers.0.command.0: has no place here",
     )
     found.write(tmp_path / "clusters")
@@ -436,7 +436,7 @@ def test_what_kuberay_sets_and_what_would_lose_a_word_is_named(tmp_path: Path) -
 
     assert found.notes[:3] == (
         "labels of head: app.kubernetes.io/name is set by KubeRay or Trainyard",
-        "cpu of small: what is requested is the limit, too",
+        "cpu of small: the request becomes the limit, too",
         (
             "object-store-memory of small (100000000): follows from memory, and shm_size of the "
             "backend here"

@@ -215,7 +215,7 @@ def test_machines_that_come_by_themselves_are_waited_for() -> None:
 def test_what_the_api_server_refuses_is_said_as_it_wrote_it(text: str, hint: str) -> None:
     found = explain_admission(f'pods "x" is forbidden: {text}', what="a worker")
     assert (found.message, found.summary, found.error.exit_code) == (
-        f"a worker may not be made: {text}",
+        f"a worker was rejected: {text}",
         text,
         3,
     )
@@ -346,7 +346,7 @@ def test_a_current_warning_about_the_cluster_says_why_there_is_no_head() -> None
     cluster = ray_cluster(group("gpu", 1))
     text = "The RayCluster spec is invalid team/lab: worker group gpu has an invalid minReplicas"
     found = only(owner=cluster, events=[event(cluster, "InvalidRayClusterSpec", text)])
-    assert found.message == f"what the cluster needs may not be made: {text}"
+    assert found.message == f"what the cluster needs was rejected: {text}"
     cluster["metadata"]["managedFields"] = [
         {"manager": "trainyard", "time": "2026-01-02T04:00:00Z"}
     ]
@@ -395,7 +395,7 @@ def test_a_deployment_whose_pods_may_not_be_made_says_why() -> None:
     )
     deployment = {"status": {"conditions": [condition("ReplicaFailure", "True", message=text)]}}
     (found,) = diagnosis.of_deployment(replace(snapshot(), owner=deployment))
-    assert found.message.startswith("its pod may not be made: exceeded quota: small, ")
+    assert found.message.startswith("its pod was rejected: exceeded quota: small, ")
 
 
 @pytest.mark.parametrize(("has_run", "seconds"), [(False, 60.0), (True, 300.0)])

@@ -90,7 +90,7 @@ def test_a_login_becomes_a_secret_and_is_removed_once_it_is_not_needed() -> None
         "lab", [replace(PINNED, login=Login("ops", "new", "x"))], others=(), name="lab.pull"
     )
     assert other
-    assert objects.login_step(where, other).done().detail == "it is another login"
+    assert objects.login_step(where, other).done().detail == "the Secret has another login"
     assert kube.names(SECRET) == {"lab.pull"}
     run(objects.login_step(where, None))
     assert kube.names(SECRET) == set()

@@ -75,7 +75,7 @@ def test_all_that_we_made_goes_and_the_second_time_nothing_is_claimed(
 def test_while_others_live_from_it_nothing_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     kube = made()
     kube.put(RAY_JOB, named("nightly", namespace="prod"))
-    with pytest.raises(RequestError, match="1 other lives from it\n  at RayJob prod/nightly"):
+    with pytest.raises(RequestError, match="1 other needs it\n  at RayJob prod/nightly"):
         steps(kube, FakeHelm(kube, OURS), monkeypatch)
 
 
@@ -110,5 +110,5 @@ def test_without_helm_what_we_made_cannot_go_and_what_others_made_stays(
         steps(made(), FakeHelm(made(), breaks=missing), monkeypatch)
     kube = FakeKube((NAMESPACE, named("team")))
     assert steps(kube, FakeHelm(kube, breaks=missing), monkeypatch)[0].title == (
-        "Leave the KubeRay operator: who made it cannot be told (there is no helm)"
+        "Leave the KubeRay operator: it is not known who made it (there is no helm)"
     )

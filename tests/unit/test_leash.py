@@ -202,7 +202,7 @@ def test_of_a_cluster_that_is_gone_the_leash_is_said(yard: Yard) -> None:
     os.utime(record, (yard.made - 2 * HOUR, yard.made - 2 * HOUR))
     said = leashes.ended(yard.status("absent"), yard.site.state)
     assert said.startswith("it had a leash (ends at ")
-    assert said.endswith("; outputs of runs that were not fetched by then are lost")
+    assert said.endswith("; outputs that were not fetched before it ended are lost")
     record.write_text(json.dumps({"idle": None, "deadline": yard.made}))
     assert leashes.ended(yard.status("broken"), yard.site.state).startswith(
         "it had a leash (ends at "

@@ -13,9 +13,9 @@ from trainyard.spec.cluster import Backend as BackendName
 
 
 def named(name: str) -> Backend:
-    """Return a backend. Raises LookupError if there is none of this name.
+    """Return the backend of this name, or raise LookupError.
 
-    Its module is imported only now: a cluster of another backend does not pay for Docker's client.
+    The backend's module is imported only here: other backends do not wait for Docker's client.
     """
     if name not in get_args(BackendName):
         raise LookupError(f"no backend is called {name!r}")
@@ -25,10 +25,11 @@ def named(name: str) -> Backend:
 
 
 def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the cluster file that another tool's document describes, and notes on the rest.
+    """Return the cluster file for another tool's document, and notes on keys without a place.
 
-    None if it describes none. Raises RequestError where it describes one that no backend makes, and
-    KeyError, TypeError, AttributeError or ValueError where it is not as that tool takes it.
+    Returns None if the document describes no cluster. Raises RequestError for a cluster that no
+    backend can make, and KeyError, TypeError, AttributeError or ValueError for a document that the
+    other tool itself would reject.
     """
     for backend in ("kuberay", "ec2"):
         module = import_module(f"{__name__}.{backend}.imported")
@@ -41,10 +42,10 @@ def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | 
 def others(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """Return other users' clusters on the Kubernetes of a context.
+    """Ask the Kubernetes of a context for RayClusters that Trainyard did not make.
 
-    Raises PrerequisiteError without that context, and OutsideError where its Kubernetes does not
-    list them.
+    Raises PrerequisiteError if the context does not exist, and OutsideError if its Kubernetes
+    refuses the list.
     """
     module = import_module(f"{__name__}.kuberay.others")
     found: list[OthersCluster] = module.discover(environ, context=context, namespace=namespace)
@@ -52,7 +53,7 @@ def others(
 
 
 def file_for_address(name: str, address: str) -> str:
-    """Return a cluster file for a cluster at an address; only loopback may do without a token."""
+    """Return a cluster file's text for an existing cluster; without a token only on loopback."""
     host = urlsplit(address).hostname or ""
     is_loopback = host == "localhost" or host.startswith("127.")
     head = f"name: {name}\nbackend: existing\n"

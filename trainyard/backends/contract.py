@@ -15,31 +15,35 @@ from trainyard.wording import did_you_mean, named
 
 Found = TypeVar("Found")
 
-# "absent": nothing of it exists; "broken": it exists, and nothing of it works.
+# "absent": no node of the cluster exists; "broken": nodes exist, and none of them works.
 ClusterState = Literal["up", "partial", "absent", "broken"]
 NodeState = Literal["up", "starting", "absent", "broken", "surplus"]
 HostRole = Literal["control plane", "worker"]
 HostState = Literal["ready", "not ready", "not joined", "unreachable"]
-# The hint where a host pulls an image and cannot run it.
+# The hint of an error about an image that a host has pulled and cannot run.
 LINT = "See what is wrong with it: trainyard image.lint"
 
 
 @dataclass(frozen=True)
 class Traits:
-    """The traits by which code outside backends tells them apart without their names.
+    """The traits of a backend: code outside of backends asks these, never the backend's name.
 
-    `makes_nodes`: false where another user runs the cluster. `names_change`: a node gets its name
-    as it is made, GROUP-..., and another one when it is replaced. `pushed_image`: the command that
-    comes after `image.push`, "" where nodes run no images. `leaves`: what `cluster.down` without
-    --purge leaves for other clusters. `joins_hosts`: its file names hosts that join, and those that
-    it no longer names leave when asked to. `has_leash`: its clusters can end themselves.
-    `has_regions`: they may be in regions that no file and no record here names. `nodes_pull`: its
-    nodes are not where images are built, and pull theirs from a registry. `grows`: it can ask for
-    more machines, for groups with `min` and `max`. `gpus_here`: how many GPUs its nodes can have at
-    most, where they are processes of this machine; None: any number. `waits`: the key of a cluster
-    file that says how long machines may take to come, "" where none come by themselves. `flags` of
-    cluster.up and cluster.down that only it reads. `storage_stays`: storage of a cluster of this
-    file, on which checkpoints may be, is not its own, and outlives `cluster.down`.
+    `makes_nodes`: False where the nodes are another user's, and Trainyard only uses them.
+    `names_change`: a node's name ends in a random part, and its replacement has another name.
+    `pushed_image`: the command to run after `image.push`; "" where nodes run no images.
+    `leaves`: text for what `cluster.down` without --purge leaves, as other clusters may use it.
+    `joins_hosts`: the cluster file lists hosts that join. `cluster.up --remove` makes hosts leave
+    that the file no longer lists.
+    `has_leash`: its clusters can have a leash, a timer that removes an idle or expired cluster.
+    `has_regions`: its clusters may be in cloud regions that no file and no record here names.
+    `nodes_pull`: its nodes pull images from a registry, as images are built on another machine.
+    `grows`: it can ask for more machines while jobs run, for groups with `min` and `max`.
+    `gpus_here`: the most GPUs that nodes can have as processes of this machine; None: no limit.
+    `waits`: the file's key for how long to wait until machines are added by themselves; "" where
+    no machines are.
+    `flags`: flags of cluster.up and cluster.down that no other backend reads.
+    `storage_stays`: True where a cluster of this file keeps outputs and checkpoints on storage
+    that is not its own, and that outlives `cluster.down`.
     """
 
     makes_nodes: bool = True
@@ -59,11 +63,12 @@ class Traits:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The flags of `cluster.up` and `cluster.down`, none of which is in the cluster file.
+    """The flags of `cluster.up` and `cluster.down`; none of them can be a key of the cluster file.
 
-    `recreate`: the head is replaced. `remove`: hosts that the file no longer names leave; `force`:
-    also those that cannot be reached. `adopt`: another user's cluster of this name becomes this
-    user's. `keep_disks`: those of nodes outlive the cluster.
+    `recreate`: replace the head, and with it the cluster. `remove`: make hosts leave that the file
+    no longer names; `force`: remove also those hosts that cannot be reached. `adopt`: make this
+    user the owner of another user's cluster of this name. `keep_disks`: keep the nodes' disks when
+    the cluster is removed.
     """
 
     recreate: bool = False
@@ -75,11 +80,12 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Site:
-    """The inputs of a backend besides the cluster file: places on this machine, and the flags.
+    """The inputs of a backend next to the cluster file: places on this machine, and the flags.
 
-    `backend` is the name under which the cluster is recorded: one backend may make its clusters by
-    another's functions. `overrides` are the values of `--set`, as typed; `directory` is where the
-    user's own images/ are looked for.
+    `state` is the directory of the cluster's record. `backend` is the name in that record: a
+    backend may call another backend's functions for its own clusters. `source` is the cluster
+    file's path. `overrides` are the values of `--set`, as typed. `directory` contains the user's
+    own images/.
     """
 
     state: Path
@@ -91,11 +97,11 @@ class Site:
     wishes: Wishes = Wishes()
 
     def wishing(self, **flags: bool) -> Site:
-        """Return a site with these flags, and all others as they are."""
+        """Return a copy with these flags changed."""
         return replace(self, wishes=replace(self.wishes, **flags))
 
     def overriding(self, *keys: str) -> list[str]:
-        """Return the values of `--set` that are of one of these keys."""
+        """Return the values of `--set` (`KEY=VALUE`) that set one of these keys."""
         return [
             override for override in self.overrides if override.partition("=")[0].strip() in keys
         ]
@@ -103,10 +109,10 @@ class Site:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node, as it is now.
+    """The present state of one node.
 
-    `detail` says why, if it is not up; `instance` is what the cloud says of its machine.
-    `is_pulling`: its image is on its way, as far as the backend can tell.
+    `detail` is the reason for any state but "up". `instance` holds what the cloud says about the
+    node's machine. `is_pulling`: the backend has seen that the node's image is being pulled.
     """
 
     name: str
@@ -122,11 +128,12 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class HostStatus:
-    """One host, as it is now; what is not known is None. `detail` says why, if it is not ready.
+    """The present state of one host; an unknown value is None.
 
-    `name` is the file's, `host` Kubernetes', by which nodes name theirs; `nodes` are the names of
-    those on it. `voter`: the database of the control planes counts on it. `certificate` is the one
-    that ends first, in `certificate_days`.
+    `name` is the host's name in the cluster file. `host` is its name in Kubernetes, as in
+    `NodeStatus.host`. `nodes` are the names of the Ray nodes on it. `voter`: the host votes in the
+    database of the control planes (dqlite). `certificate` is the host's certificate that expires
+    first, `certificate_days` the days until then. `detail` is the reason for any state but "ready".
     """
 
     name: str
@@ -145,10 +152,10 @@ class HostStatus:
 
 @dataclass(frozen=True)
 class Finding:
-    """A thing that is wrong or will be: its subject, its effect, and the remedy.
+    """A fault that `cluster.doctor` found, or that will come: its subject, effect and remedy.
 
-    `step` makes it right; None where only a person, or another command, can. `then` are steps that
-    can be asked only after that one.
+    `step` repairs the fault; None where only a person or another command can. `then` are steps to
+    do after `step`: before, it is not known whether they are needed.
     """
 
     subject: str
@@ -160,10 +167,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class LeashStatus:
-    """A leash: it ends a cluster after `idle` seconds without a job, and at its `deadline`.
+    """A leash: a timer that removes a cluster after `idle` seconds without a job, or at `deadline`.
 
-    `deadline` is in Unix seconds; either may be None. Idle time counts from `since`, in Unix
-    seconds, or from the end of the last job. `problem`: why it does not hold.
+    `deadline` and `since` are in Unix seconds. `idle` or `deadline` may be None: no such limit.
+    Idle time counts from the end of the last job, before the first job from `since`. `problem`:
+    why the leash could not remove the cluster now; "" if it could.
     """
 
     idle: float | None
@@ -174,14 +182,14 @@ class LeashStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """A cluster, as it is now. `tunnel` is as in Endpoint; `remark` is worth a line however it is.
+    """The present state of a cluster.
 
-    `hosts` asks those that the backend makes nodes of, which may take as long as a dead one does.
-    `differences` say in what the cluster is not as its file says, as far as that is known without
-    changing anything. `owner` is whose it is, "" where the backend does not know. `gcs` is the
-    address (host:port) of Ray's GCS, where programs of this machine reach it. `token` is the
-    dashboard's; `token_file` holds it, or `token_command` prints it, where it is kept with the
-    cluster.
+    `hosts` asks every host below the nodes; one that is down delays the answer by a timeout.
+    `differences` are the drift from the cluster file, as far as reading alone shows it. `owner` is
+    "" where the backend does not know the owner. `gcs` is the address (host:port) of Ray's GCS,
+    None where this machine cannot reach it. `token` is the dashboard's token. `token_file` is the
+    local file with it; `token_command` prints a token that is stored in the cluster. `tunnel` is as
+    in Endpoint. `remark` is shown in every state.
     """
 
     name: str
@@ -214,7 +222,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class OthersCluster:
-    """Another user's cluster, and the content of a file by which it is used as it is."""
+    """Another user's cluster, and the content of a cluster file (backend existing) that uses it."""
 
     name: str
     namespace: str
@@ -225,9 +233,9 @@ class OthersCluster:
 
 @dataclass(frozen=True)
 class FoundCluster:
-    """A cluster of this user that an outside system has, whichever file it was made from.
+    """A cluster made by Trainyard that an outside system lists; its file may be elsewhere.
 
-    `flags` are the flags of cluster.* that select it: "--set kuberay.namespace=team".
+    `flags` are the flags of cluster.* that select this cluster: "--set kuberay.namespace=team".
     """
 
     name: str
@@ -240,9 +248,9 @@ class FoundCluster:
 class Discovered:
     """The answer of `discover`.
 
-    By the names of the clusters that it was given: `locations` where they are, `problems` why they
-    cannot be asked. `others` are the clusters that no given one is; `remarks` name places that
-    could not be searched.
+    `locations` and `problems` are by the names of the given clusters: where each cluster is, and
+    why one cannot be asked. `others` are found clusters that are none of the given ones. `remarks`
+    name places that could not be searched.
     """
 
     locations: Mapping[str, str] = field(default_factory=dict)
@@ -268,31 +276,34 @@ class HostResult:
 
 @dataclass(frozen=True)
 class Verified:
-    """Every host of a cluster; `remark` says which could not be tried, or only under which name."""
+    """The result of each host that was tried.
+
+    `remark` names hosts that were not tried, and says if the image had no digest to pull it by.
+    """
 
     hosts: tuple[HostResult, ...]
     remark: str = ""
 
     @property
     def error(self) -> TrainyardError | None:
-        """Return the first host's error; the table shows them all."""
+        """Return the first error of a host; None if every host ran the image."""
         for host in self.hosts:
             if host.error:
                 return host.error
         return None
 
 
-# A function of a cluster, by what its file says and what the command was given.
+# A function of a cluster: its arguments are the cluster file and the inputs of the command.
 _Of = Callable[[ClusterSpec, Site], Found]
 
 
 class DownSteps(Protocol):
-    """Return the steps that remove the cluster and prove it; the last one forgets its record.
+    """Return the steps that remove the cluster and prove it; the last step deletes its record.
 
-    They must work on a half-made cluster, and on one whose file was edited since: what is recorded
-    counts. With `purge`, which is given only to a backend that `leaves` something, the steps also
-    remove what was made for clusters in general; if others need it, the stage raises before
-    anything is removed.
+    The steps must also remove a half-made cluster, and one whose file was edited since: the record
+    decides, not the file. With `purge` they also remove what the trait `leaves` names. If other
+    users need that, the stage raises before anything is removed. Only a backend with the trait
+    `leaves` is called with `purge`.
     """
 
     def __call__(
@@ -301,7 +312,7 @@ class DownSteps(Protocol):
 
 
 class Verify(Protocol):
-    """Let every host pull the image by its digest, which asks the registry, and run it."""
+    """Let every host pull the image by its digest from the registry, and run it."""
 
     def __call__(
         self, spec: ClusterSpec, site: Site, /, *, report: Callable[[str], None]
@@ -309,7 +320,10 @@ class Verify(Protocol):
 
 
 class Logs(Protocol):
-    """Yield lines of the nodes' own log files, from their ends on; of one node or host if named."""
+    """Yield the last lines of the nodes' own log files; with `follow`, also lines added later.
+
+    `node` selects one node or host; "" means all.
+    """
 
     def __call__(
         self, spec: ClusterSpec, site: Site, /, *, follow: bool, node: str = ""
@@ -317,9 +331,9 @@ class Logs(Protocol):
 
 
 class Shell(Protocol):
-    """Return the program, with arguments, that is a shell on a node or host, or runs a command.
+    """Return the words of a local program that opens a shell on a node or host.
 
-    Without a `terminal` none is made there.
+    With a `command` the program runs that there instead. `terminal`: allocate a terminal there.
     """
 
     def __call__(
@@ -328,9 +342,10 @@ class Shell(Protocol):
 
 
 class Discover(Protocol):
-    """Find clusters at their places, for `cluster.list`; `states` are records without a file.
+    """Search for clusters where the given clusters and records are, for `cluster.list`.
 
-    A backend that has regions also searches this region, or "all".
+    `states` are the record directories of clusters that have no file here. A backend that
+    `has_regions` also searches `region`; "all" means every region.
     """
 
     def __call__(
@@ -345,7 +360,7 @@ class Discover(Protocol):
 
 
 def answers_nothing(spec: ClusterSpec, site: Site) -> list[Any]:
-    """Answer for a backend that has no documents, no findings or nothing that costs money."""
+    """Return []: the backend has no documents, no findings, or nothing that costs money."""
     return []
 
 
@@ -356,18 +371,18 @@ def finds_nothing(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Answer for a backend whose clusters are found by the records on this machine alone."""
+    """Return an empty answer: this backend's clusters are found only by records on this machine."""
     return Discovered()
 
 
 def has_no_shell(
     spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool
 ) -> list[str]:
-    """Raise RequestError: the nodes are neither machines nor containers."""
+    """Raise RequestError: the nodes are processes here, or belong to another user."""
     raise RequestError(
         f"cluster {spec.name} ({site.backend}) has no nodes on which a shell could be started",
-        hint="They are processes of this machine, or somebody else's: use a shell there, and "
-        "their ports as they are.",
+        hint="Its nodes are processes of this machine, or another user's: open a shell on their "
+        "machine yourself. Their ports need no tunnel.",
     )
 
 
@@ -384,13 +399,13 @@ def runs_no_images(spec: ClusterSpec, site: Site, *, report: Callable[[str], Non
 class Backend:
     """A way to have a cluster: the functions of its module; each of the last six has a default.
 
-    `up_steps` make the cluster match its file, `down_steps` remove it. Lists of steps are built
-    without asking anybody but this machine: what can only be known later is a stage. `status` asks
-    how the cluster is. `connect` returns where it answers, and raises NotReadyError when there is
-    no cluster to connect to. `documents` are what an outside system would be given to make the
-    cluster, without secrets. `diagnose` looks for what will break below the nodes, whether or not
-    the cluster exists, and changes nothing. `billed` says what of the cluster runs and costs money
-    as long as it does, each in a few words.
+    `up_steps` make the cluster match its file, `down_steps` remove it. Both return their list
+    without asking another machine: a Stage stands for steps that need answers of an outside system.
+    `status` asks for the cluster's present state. `connect` returns the dashboard's endpoint, and
+    raises NotReadyError without a running head. `documents` are what an outside system would get
+    to make the cluster, without secrets. `diagnose` looks for faults of hosts and operators, also
+    before the cluster exists, and changes nothing. `billed` names each running part of the cluster
+    that costs money.
     """
 
     traits: Traits
@@ -416,9 +431,9 @@ class UnknownNodeError(RequestError):
 
 
 def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
-    """Return the node of this name.
+    """Return the entry of the node with this name.
 
-    Raises UnknownNodeError with the names that there are, NotReadyError if there are none.
+    Raises UnknownNodeError that lists the known names, or NotReadyError if no node is known.
     """
     if not known:
         raise not_up(cluster)
@@ -431,7 +446,7 @@ def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
 
 
 def shell_words(command: str) -> list[str]:
-    """Return the command that runs a command line in a container, or a shell without one."""
+    """Return the words to run in a container: bash with this command line; for "" a bash alone."""
     if command:
         return ["bash", "-c", command]
     return ["bash"]

@@ -1,4 +1,4 @@
-"""Head and workers as instances of EC2, made by `ray up` and by Ray's autoscaler on the head."""
+"""Head and workers as EC2 instances: `ray up` makes the head, Ray's autoscaler the workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainyard.steps import Stage, Step
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
-    """Return the steps to a cluster whose nodes all answer: the account, `ray up`, the proof."""
+    """Return the stages of `up`: first what instances need in the account, then the instances."""
     locations.refuse_elsewhere(spec, site)
     location = locations.find(spec, site)
     return [
@@ -29,9 +29,9 @@ def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
 
 
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
-    """Return the steps that remove what carries the cluster's tag.
+    """Return the steps that remove everything with the cluster's tag.
 
-    With `--adopt` what plain `ray up` made gets that tag first.
+    With `--adopt`, instances of this name that plain `ray up` made get that tag first.
     """
     locations.refuse_elsewhere(spec, site)
     location = locations.find(spec, site)

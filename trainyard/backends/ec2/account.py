@@ -1,4 +1,4 @@
-"""The AWS account before a cluster exists: what launches need, and which addresses may use SSH."""
+"""Steps and inputs before a launch: AWS is asked, and what instances need is made or resolved."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
 
-# In place of the security group, in what a plan shows before there is one.
+# Stands for the security group in a plan that is shown before the group is made.
 UNMADE = "sg-00000000"
 
 
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stage]:
-    """Return the steps that make what instances need; asks AWS whether all that is named exists."""
+    """Ask AWS whether what the file names exists; return the steps that make what instances need.
+
+    Raises PrerequisiteError and RequestError for problems that prevent the cluster.
+    """
     locations.refuse_other_account(location)
     unchecked = preflight.steps(spec, site, location)
     objects.refuse_foreign(location, adopt=site.wishes.adopt)
@@ -46,7 +49,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stag
 
 
 def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
-    """Return inputs as far as the file alone gives them: enough for Ray's schema."""
+    """Return inputs from the file alone, without asking AWS: enough to check Ray's schema."""
     image = spec.image_of(naming.HEAD) or ""
     images = {}
     for group in spec.groups():
@@ -57,7 +60,10 @@ def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
 
 
 def adopt(location: Location) -> list[Step]:
-    """Return the step that tags what plain `ray up` made by this cluster's name; asks AWS."""
+    """Ask AWS for untagged instances of this cluster's name; return the step that tags them.
+
+    Plain `ray up` made such instances. Returns [] if there are none.
+    """
 
     def untagged() -> list[str]:
         ids = []
@@ -92,12 +98,16 @@ def adopt(location: Location) -> list[Step]:
 
     count = counted(len(present), "instance")
     title = f"Take over {count} that Trainyard did not make: {named(present)}"
-    # Disruptive, although it ends no node: while runs are in flight, nothing at all is changed.
+    # Marked as disruptive, although it ends no node: so `up` and `down` change nothing while runs
+    # are in flight.
     return [Step("adopt", title, done, do, disruptive=True)]
 
 
 def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
-    """Return what instances are launched with; instances that stay keep image, AMI and subnets."""
+    """Ask AWS and the registry, and return what instances are launched with.
+
+    A cluster that runs keeps its AMIs and subnets, and its image if the registry does not answer.
+    """
     running = []
     if not site.wishes.recreate:
         running = [instance for instance in snapshot.of_cluster(location) if instance.runs]
@@ -113,7 +123,7 @@ def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
         usable = questions.usable(spec, questions.subnets(spec, location.aws))
         subnets = sorted(subnet["SubnetId"] for subnet in usable)
 
-    # Reversed: of two that differ, the head's, which comes first, wins.
+    # The head comes first in `running`; reversed, its AMI overwrites another of the same name.
     launched = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(running)}
     amis = questions.amis(spec, location.aws, launched)
     group = objects.security_group(location) or UNMADE
@@ -127,7 +137,7 @@ def _images(
     running: Sequence[Instance],
     head_image: str | None,
 ) -> tuple[str, dict[str, str]]:
-    """Return the image by digest, and those of groups that run another one than the head."""
+    """Return the head's image by digest, and by name the images of groups with another one."""
     directory = site.directory
     image = resolve.pinned(spec, location.environ, directory=directory, running=head_image)
     by_group = {each.group: each.tags.get(naming.IMAGE, "") for each in running}
@@ -136,9 +146,9 @@ def _images(
 
 
 def sources(location: Location) -> list[str]:
-    """Return the CIDR blocks that may use SSH: the file's, else this machine's.
+    """Return the CIDR blocks that may use SSH: the file's, else this machine's address.
 
-    This machine's is the address that the instances see.
+    That is the address from which the instances see this machine, within the VPC or from outside.
     """
     section = location.section
     if section.security_group or section.ssh_from:
@@ -150,7 +160,7 @@ def sources(location: Location) -> list[str]:
 
 
 def refuse_unknown_to_ray(document: dict[str, Any]) -> None:
-    """Raise RequestError with what Ray's own schema rejects: it can only come from `ec2.ray`."""
+    """Raise RequestError if Ray's schema rejects the document: only `ec2.ray` can be the reason."""
     problems = ray_autoscaler.refused(document)
     if problems:
         raise RequestError(

@@ -1,4 +1,4 @@
-"""From a cluster file to the file that Ray's autoscaler gets; pure."""
+"""From a cluster file to the cluster file of `ray up` and Ray's autoscaler; pure."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.units import GIB
 from trainyard.wording import named
 
-# Paths on this machine may differ for the same cluster; the content of the files is in the
-# fingerprint anyway.
+# Keys that are left out of fingerprints: they are paths on this machine, which may differ for the
+# same cluster. The content of the files is in the fingerprint.
 _PLACES = ("auth", "file_mounts")
-# The autoscaler on a running head takes these over from a new file.
+# Keys whose change needs no new head: the autoscaler on a running head reads them from a new file.
 _OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
-# Parameters of EC2 and of Ray, as the cluster file calls them.
+# The cluster file's keys for parameters of EC2 and Ray.
 _WORDS = {
     "InstanceType": "instance_type",
     "ImageId": "ami",
@@ -42,12 +42,12 @@ _WORDS = {
     "CPU": "cpus",
     "GPU": "gpus",
 }
-# The autoscaler takes these over for nodes that run.
+# Keys of a node type whose change needs no new workers: the autoscaler applies it to running ones.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
 
 class Group(NamedTuple):
-    """Nodes that are alike, or the head. `ami`: an id or a parameter of SSM. `disk`: in bytes."""
+    """The head, or a worker group. `ami` is an id or an SSM parameter; `disk` is in bytes."""
 
     name: str
     least: int
@@ -61,11 +61,11 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a launch, as the account has them.
+    """The inputs of a launch that are not in the cluster file, mostly from the AWS account.
 
-    `amis` are as EC2 describes them, by the file's names. `subnets` are where nodes may be if the
-    file names none. `image` is a reference by digest, "" where training runs on the host; `images`
-    are those of groups that run another one than the head.
+    `amis` are EC2's descriptions of AMIs, by the file's names for them. `subnets` are ids of usable
+    subnets; () if the file names one. `image` is the head's reference by digest, "" where training
+    runs on the host. `images` has, by name, the groups with another image.
     """
 
     location: Location
@@ -106,15 +106,15 @@ def _group(
 
 
 def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
-    """Return the document for `ray up`: the template, and what `ec2.ray` adds.
+    """Return the document for `ray up`: the rendered template, merged with `ec2.ray`.
 
-    Raises RequestError for additions that do not fit.
+    Raises RequestError for a key of `ec2.ray` that cannot be merged.
     """
     values = _values(spec, inputs)
     result = _with_additions(_rendered(values), spec.ec2.ray)
     unknown = sorted(result["available_node_types"].keys() - groups(spec).keys())
     if unknown:
-        # Their instances would not carry the cluster's tag, and stay.
+        # Instances of such types would not carry the cluster's tag, and `down` would not find them.
         raise RequestError(
             f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no "
             "group for",
@@ -125,7 +125,7 @@ def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
         group_values = {**values, "images": [image], "registries": _registries(image)}
         commands = _rendered(group_values)["initialization_commands"]
         added = spec.ec2.ray.get("initialization_commands", ())
-        # The commands of a type replace those of the whole document.
+        # In Ray, the commands of a node type replace those of the whole document.
         result["available_node_types"][name]["initialization_commands"] = [*commands, *added]
 
     _tag_types(result)
@@ -133,7 +133,7 @@ def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
 
 
 def _values(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
-    """Return the values that the template names."""
+    """Return the values of the template's variables."""
     section = spec.ec2
     location = inputs.location
     docker_options = [shlex.quote(option) for option in section.docker_options]
@@ -178,7 +178,7 @@ def _provider(spec: ClusterSpec, location: Location) -> dict[str, Any]:
 
 
 def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with what `ec2.ray` adds; RequestError also for files that are not here."""
+    """Return the document merged with `ec2.ray`; RequestError for file_mounts that do not exist."""
     mounts = added.get("file_mounts")
     if not isinstance(mounts, dict):
         return _merged(made, added)
@@ -194,14 +194,14 @@ def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str,
 
 
 def _tag_types(document: Mapping[str, Any]) -> None:
-    """Give the instances of each group the tag of what they are made from."""
+    """Add to each node type a tag with its own fingerprint, by which outdated workers are found."""
     for kind in document["available_node_types"].values():
         fixed = {key: value for key, value in kind.items() if key not in _OF_GROUPS}
         _instance_tags(kind).extend(naming.pairs({naming.NODE_FROM: _fingerprint(fixed)}))
 
 
 def node_from(document: Mapping[str, Any], group: str) -> str:
-    """Return the fingerprint that a group's instances are tagged with, "" if there is no group."""
+    """Return the fingerprint in the tags of a group's instances; "" for an unknown group."""
     kind = document["available_node_types"].get(group)
     if kind:
         return naming.read(_instance_tags(kind))[naming.NODE_FROM]
@@ -209,24 +209,28 @@ def node_from(document: Mapping[str, Any], group: str) -> str:
 
 
 def policy(name: str, role: str) -> str:
-    """Return what the head may do in the account; `role` is the ARN of its own role."""
+    """Render the IAM policy of the head; `role` is the ARN of the head's own role."""
     template = (paths.shipped("ray_autoscaler") / "policy.json.j2").read_text(encoding="utf-8")
     return render.render(template, {"name": name, "role": role})
 
 
 def files(image: str) -> str:
-    """Return the directory of token and variables on a node.
+    """Return the directory of token and variables on a node; `image` is "" without containers.
 
-    It is not below the home of a container: Ray guesses that, and may guess wrong.
+    In a container it is not below the home directory, whose path Ray may guess wrong.
     """
     return "/run/trainyard" if image else "~/.trainyard"
 
 
 def environment(spec: ClusterSpec, image: str) -> str:
-    """Return the text of the file that shells on a node source: Ray's settings, `env` of the file."""
+    """Return the text of the file that shells on a node source.
+
+    It exports Ray's settings, the cluster file's `env`, the token's path, and PATH.
+    """
     variables = {"RAY_AUTH_MODE": "token", **ray_nodes.settings(), **spec.env}
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
-    # Ray runs commands in login shells, for which /etc/profile takes the image's own PATH away.
+    # Ray runs commands in login shells, where /etc/profile replaces the image's PATH. In a
+    # container process 1 still has it.
     if image:
         path = "$(tr '\\0' '\\n' </proc/1/environ | sed -n 's/^PATH=//p')"
     else:
@@ -237,7 +241,7 @@ def environment(spec: ClusterSpec, image: str) -> str:
 
 
 def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
-    """Return a head's tags: fingerprints of the document, and of the part that needs a new head."""
+    """Return a head's tags: the fingerprints of the document, and of `of_head` of it."""
     whole = {key: value for key, value in made.items() if key not in _PLACES}
     return {
         naming.MADE_FROM: _fingerprint(whole, environment_text),
@@ -246,14 +250,17 @@ def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, st
 
 
 def of_head(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return that part of a document that needs a new head if it changes."""
+    """Return the part of a document whose change needs a new head."""
     left_out = _PLACES + _OF_WORKERS
     head = {key: value for key, value in made.items() if key not in left_out}
     return head | {"available_node_types": made["available_node_types"]["head"]}
 
 
 def differences(before: Any, after: Any, at: Sequence[str] = ()) -> Iterator[str]:
-    """Yield where two documents of a head differ, in the cluster file's words where it has them."""
+    """Yield where two documents of a head differ, by the cluster file's keys where it has them.
+
+    Tags are not compared. Long values are not shown.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
             yield from differences(before.get(key), after.get(key), (*at, key))
@@ -283,10 +290,10 @@ def _node(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
     resources = {"CPU": size.cpus, "memory": size.memory, "GPU": size.gpus, **size.resources}
     node = {
         "name": group.name,
-        # Numbers of workers: Ray does not count the head.
+        # The head's numbers: Ray counts only workers here.
         "min": 0,
         "max": 0,
-        # Ray takes from the instance type what is left out here.
+        # For a resource that is left out Ray takes the instance type's amount.
         "resources": {key: value for key, value in resources.items() if value is not None},
         "labels": {"ray.io/node-group": group.name, **size.labels},
         "idle": [],
@@ -303,7 +310,7 @@ def _node(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
 
 
 def _docker(inputs: Inputs, group: Group) -> list[dict[str, Any]]:
-    """Return the group's own section for Docker, [] if it has none."""
+    """Return a list with the group's own Docker section; [] if it needs none."""
     section: dict[str, Any] = {}
     if group.name in inputs.images:
         section["worker_image"] = inputs.images[group.name]
@@ -313,7 +320,7 @@ def _docker(inputs: Inputs, group: Group) -> list[dict[str, Any]]:
 
 
 def _registries(image: str) -> list[dict[str, str]]:
-    """Return the registry of an image, if AWS gives its logins."""
+    """Return a list with the image's registry if it is ECR, whose logins AWS gives; else []."""
     registry = registry_of(image) if image else ""
     region = ecr.region(registry)
     if region:
@@ -327,9 +334,9 @@ def _start_options(size: Head | WorkerGroup) -> str:
 
 
 def _start_of_workers(spec: ClusterSpec) -> str:
-    """Return the shell's words that make each group's options its arguments.
+    """Return shell code that sets $@ to the options of the worker's own group; "" without options.
 
-    The autoscaler has one command for all groups.
+    It is needed because the autoscaler has one start command for all groups.
     """
     cases = []
     for group in spec.workers:
@@ -354,7 +361,7 @@ def _launch(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
         "KeyName": inputs.location.key_name,
         "IamInstanceProfile": {"Name": inputs.location.profile},
         "BlockDeviceMappings": [{"DeviceName": ami["RootDeviceName"], "Ebs": volume}],
-        # Containers are one hop further from the metadata service than their host.
+        # Two hops: a container is one hop further from the metadata service than its host.
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
         "TagSpecifications": _tag_specifications(spec, inputs, group),
     }
@@ -370,8 +377,8 @@ def _launch(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
         config["NetworkInterfaces"] = [interface]
     else:
         config["SecurityGroupIds"] = [inputs.security_group]
-        # Named, or Ray takes all that there are (aws/config.py, _configure_subnet), and makes
-        # another head once they change.
+        # Without names Ray would use all subnets of the VPC (aws/config.py, _configure_subnet), and
+        # would make a new head whenever those change.
         config["SubnetIds"] = [*inputs.subnets]
 
     if group.spot:
@@ -397,7 +404,10 @@ def _tag_specifications(spec: ClusterSpec, inputs: Inputs, group: Group) -> list
 
 
 def _merged(made: dict[str, Any], added: Mapping[str, Any], at: str = "ec2.ray") -> dict[str, Any]:
-    """Return a document with additions: keys merged, lists put at the end. Raises RequestError."""
+    """Return a document with additions: mappings are merged, lists appended, other values replaced.
+
+    Raises RequestError where a mapping or list is to get a value of another type.
+    """
     result = deepcopy(made)
     for key, value in added.items():
         before = result.get(key)

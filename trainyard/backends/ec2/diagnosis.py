@@ -10,8 +10,7 @@ from dataclasses import replace
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import PrerequisiteError, RequestError
 
-# The lines by which causes are told from what is around them; `ray up` begins each with a time and
-# a place.
+# The time and source location at the beginning of a line of `ray up`.
 _BEGINNING = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+\w+ \S+:\d+ (?:-- )?")
 _NOISE = re.compile(
     r"^(?:!!!|(?:Shared c|C)onnection to|Warning: Perm|See above|Full "
@@ -23,7 +22,7 @@ _SET_UP = (
     "AMI. Then repeat the same command: it continues from here."
 )
 
-# {name} is the node; the line that matched is printed below the message.
+# {name} is the node. The line that matched is printed below the message.
 RULES = (
     Rule(
         r"InsufficientInstanceCapacity|InsufficientHostCapacity|InsufficientReservedInstanceCapacity",
@@ -124,7 +123,7 @@ def clean(line: str) -> str:
 
 
 def last(lines: Sequence[str]) -> str:
-    """Return the last line that says something, "" if none does."""
+    """Return the last line that is not noise, cut at 100 characters; "" if there is none."""
     for line in reversed(lines):
         cleaned = clean(line)
         if not _NOISE.match(cleaned):
@@ -133,7 +132,7 @@ def last(lines: Sequence[str]) -> str:
 
 
 def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -> Diagnosis | None:
-    """Return the cause by the first rule that matches a printed line; None if none does."""
+    """Return the cause of the first rule that matches a line of the last attempt, or None."""
     printed = _of_last_attempt(lines)
     for rule in RULES:
         for line in reversed(printed):
@@ -144,7 +143,7 @@ def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -
 
 
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
-    """Return that a command of a node's set-up failed, with the last lines that it printed."""
+    """Return the diagnosis without a known cause: a node's set-up failed, with its last lines."""
     printed = [line for line in _of_last_attempt(lines) if not _NOISE.match(line)]
     tail = printed[-TAIL_LINES:] or ["(no output)"]
     text = textwrap.indent("\n".join(tail), "    ")
@@ -152,15 +151,16 @@ def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
 
 
 def with_lines(diagnosed: Diagnosis, lines: Sequence[str]) -> Diagnosis:
-    """Return a cause with all lines that say it, each once."""
+    """Return a diagnosis whose message also lists these lines, each once."""
     distinct = dict.fromkeys(map(clean, lines))
     return replace(diagnosed, message="\n    ".join([diagnosed.message, *distinct]))
 
 
 def _of_last_attempt(lines: Sequence[str]) -> list[str]:
-    """Return what the last attempt printed until Ray gave it up.
+    """Return the lines of the last attempt, up to where Ray gave it up.
 
-    After that Ray prints where its own code was; of those lines only the error message counts.
+    After that point Ray prints a traceback of its own code, of which only the error message is
+    kept.
     """
     printed = [clean(line) for line in lines]
     ends = [index for index, line in enumerate(printed) if line == "New status: update-failed"]

@@ -1,4 +1,4 @@
-"""Disks that outlive their cluster by `--keep-disks`: `down` leaves their other tag alone."""
+"""Disks that outlive their cluster by `--keep-disks`: another tag replaces the cluster's tag."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from trainyard.wording import counted
 
 
 def steps(location: Location) -> tuple[Step, Step]:
-    """Return the step before the instances end, which keeps their disks, and the one afterwards.
+    """Return two steps of `down --keep-disks`: one before the instances end, and one after.
 
-    In between the disks carry both tags: a `down` that is not to keep them still finds and removes
-    them.
+    The first makes the disks outlive their instances, and adds the tag of kept disks. The second
+    removes the cluster's tag. In between the disks have both tags, so that a later `down` without
+    --keep-disks still finds and removes them.
     """
     aws = location.aws
 
@@ -44,13 +45,14 @@ def steps(location: Location) -> tuple[Step, Step]:
 
     def release() -> None:
         volumes = of_cluster()
-        # Also those of an instance that was launched meanwhile.
+        # Disks of an instance that was launched since the first step lack the tag.
         _tag_kept(location, volumes)
         names = [volume["VolumeId"] for volume in volumes]
         aws.call("ec2", "delete_tags", Resources=names, Tags=[{"Key": naming.CLUSTER}])
 
     title = f"Keep {describe(aws, of_cluster() + kept(location), aws.region)}"
-    # Disruptive, although it ends no node: while runs are in flight, nothing at all is changed.
+    # Marked as disruptive, although it ends no node: so `down` changes nothing while runs are in
+    # flight.
     keeping = Step("keep-disks", title, are_kept, keep, disruptive=True)
     title = "Take the disks out of the cluster"
     return keeping, Step("release-disks", title, are_released, release)
@@ -71,19 +73,19 @@ def _tag_kept(location: Location, volumes: Sequence[dict[str, Any]]) -> None:
 
 
 def kept(location: Location) -> list[dict[str, Any]]:
-    """Return the disks that an earlier `down` has kept."""
+    """Ask AWS for the disks of this cluster's name that an earlier `down` kept."""
     volumes = tagged(location.aws, naming.KEPT, location.name, region=location.aws.region)
     return [volume for volume in volumes if naming.CLUSTER not in naming.read(volume["Tags"])]
 
 
 def remark(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:
-    """Return the remark about disks that were kept, with the command that removes one."""
+    """Return the remark about kept disks, with the command that removes one."""
     remove = f"aws ec2 delete-volume --region {region} --volume-id ID"
     return f"kept {describe(aws, volumes, region)}; to remove one: {remove}"
 
 
 def tagged(aws: Aws, key: str, value: str, *, region: str) -> list[dict[str, Any]]:
-    """Return the volumes with a tag; the value "*" matches any."""
+    """Ask AWS for the volumes with a tag; the value "*" matches any."""
     return aws.described("volumes", {f"tag:{key}": [value]}, region=region)
 
 

@@ -1,4 +1,4 @@
-"""Remove all that carries the cluster's tag in the account, and ask until nothing does."""
+"""Remove everything in the account that carries the cluster's tag, and poll until nothing does."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from trainyard.errors import LeftoverError, Problem, TrainyardError
 from trainyard.seams.aws import AwsError
 from trainyard.steps import Answer, Step, nothing
 
-# An instance shuts down, and the network lets go of it, within a minute or two.
+# An instance shuts down, and releases its network interface, within a minute or two.
 GONE_SECONDS = 600.0
-# A new instance is not in every answer at once (EC2's eventual consistency).
+# EC2 is eventually consistent: an answer may lack a new instance, so it is asked a second time.
 AGAIN_SECONDS = 1.0
-# AWS's error codes for something that another thing still uses.
+# AWS's error codes for a thing that cannot be removed yet because another still uses it.
 HELD = (
     "DependencyViolation",
     "VolumeInUse",
@@ -34,7 +34,7 @@ HELD = (
 
 
 class Kind(NamedTuple):
-    """One kind of thing in the account, listed and removed by ids; `command` removes one by hand."""
+    """One kind of thing in the account, by ids; `command ID` removes one by hand."""
 
     noun: str
     listed: Callable[[], list[str]]
@@ -43,10 +43,10 @@ class Kind(NamedTuple):
     ends_nodes: bool = False
 
 
-# Other kinds that carry the tag, as EC2 calls them: the key of their ids, and a filter.
+# Further kinds that carry the tag, by EC2's names: the key of their ids, and a filter.
 TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
     "volume": ("VolumeId", {}),
-    # The others belong to instances, and end with them.
+    # Interfaces with another status belong to an instance, and end with it.
     "network_interface": ("NetworkInterfaceId", {"status": ["available"]}),
     "address": ("AllocationId", {}),
     "launch_template": ("LaunchTemplateId", {}),
@@ -56,10 +56,10 @@ TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
 
 
 def steps(location: Location, site: Site) -> list[Step]:
-    """Return the steps after which nothing is left; the head, which launches workers, ends first.
+    """Ask AWS what exists; return the steps that remove it until nothing is left.
 
-    Asks AWS. Raises RequestError for a cluster in another account, or of another owner unless
-    `--set` names it.
+    The head ends first, since it launches workers. Raises RequestError for a cluster in another
+    account, and for another owner's cluster, unless `--set name=` selects it.
     """
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}
@@ -84,7 +84,7 @@ def steps(location: Location, site: Site) -> list[Step]:
 
 
 def _stays(location: Location, site: Site) -> Iterator[Step]:
-    """Yield a step for each thing that is left on purpose, except the disks that are kept now."""
+    """Yield steps that name what is left on purpose: objects of `ray up`, disks kept earlier."""
     if any(each.tags.get(naming.HEAD_FROM) == naming.RAY_UP for each in _existing(location)):
         text = (
             "key pair, security group and role that `ray up` made stay: they may be those of "
@@ -103,7 +103,7 @@ def _stay(noun: str, text: str) -> Step:
 
 
 def _naming_leftovers(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
-    """Remove; raise LeftoverError with all that is left, and the commands for it, if that fails."""
+    """Call `do`; if it fails, raise LeftoverError with what is left and commands to remove it."""
     try:
         do()
     except TrainyardError as error:
@@ -140,8 +140,8 @@ def _instances(location: Location, noun: str) -> Kind:
         return listed()
 
     def terminate(_: list[str]) -> None:
-        # Workers need not wait for the head's end; what it launches until then, the workers' own
-        # step finds.
+        # All instances are terminated at once, so that workers need not wait for the head's end. A
+        # worker that the head launches until then is terminated by the workers' step.
         ids = [instance.id for instance in _existing(location)]
         location.aws.call("ec2", "terminate_instances", InstanceIds=ids)
 
@@ -166,7 +166,8 @@ def _tagged(location: Location, tags: Mapping[str, str], kind: str) -> Kind:
 
     def remove(names: list[str]) -> None:
         for name in names:
-            # `find`: another run, or the end of its instance, may have been quicker.
+            # `find` ignores a thing that is gone: another `down`, or its instance's end, may have
+            # removed it.
             _once_free(partial(location.aws.find, "ec2", f"{verb}_{kind}", **{key: name}))
 
     option = re.sub("(?<=.)(?=[A-Z])", "-", key).lower()
@@ -197,7 +198,7 @@ def _role(location: Location) -> Kind:
 
 
 def _once_free(remove: Callable[[], object]) -> None:
-    """Remove something as soon as nothing uses it any more; raise AwsError after GONE_SECONDS."""
+    """Retry `remove` while something still uses the thing; after GONE_SECONDS raise AwsError."""
     deadline = time.monotonic() + GONE_SECONDS
     while True:
         try:

@@ -1,4 +1,7 @@
-"""A cluster file of `ray up` on AWS -> one of the backend ec2; Ray's other keys below `ec2.ray`."""
+"""A cluster file of `ray up` on AWS -> a cluster file with the backend ec2.
+
+Keys that only Ray knows are kept below `ec2.ray`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from trainyard.spec.ec2 import OPEN, OPEN_BELOW, OPEN_IN_GROUPS
 # Ray's defaults (ray/autoscaler/aws/defaults.yaml).
 _HEAD_TYPE = "ray.head.default"
 _MAX_WORKERS = 2
-# A port that Ray's examples name, and nodes find out from each other.
+# Ray's examples set this port. It is dropped: nodes find it out from each other.
 _OF_EXAMPLES = {"object-manager-port": "8076"}
 _EMPTY: tuple[object, ...] = (None, [], {})
 
@@ -24,9 +27,9 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and notes about what has no place in it, or another one.
+    """Return a cluster file's content, and notes on keys that have no place in it, or another.
 
-    Raises RequestError for another cloud than AWS, and for a file as Ray had them before 1.2
+    Raises RequestError for another cloud than AWS, and for the format of Ray before 1.2
     (head_node).
     """
     _refuse_other_files(document)
@@ -47,7 +50,7 @@ def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     document = {**document, **defaults}
     head_type = str(document.get("head_node_type"))
     head = types.get(head_type, {})
-    # By default Ray makes no more nodes of the head's type.
+    # The head's type makes workers only if it sets one of these: Ray's default is none.
     makes_workers = head.get("max_workers") or head.get("min_workers")
     if makes_workers and document.get("max_workers") != 0:
         name = f"{as_name(head_type.removeprefix('ray.'))}-workers"
@@ -86,7 +89,10 @@ def _refuse_other_files(document: Mapping[str, Any]) -> None:
 
 
 def _with_plain_network(kind: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node type whose only network interface is written as SubnetIds, SecurityGroupIds."""
+    """Return a node type whose single network interface is replaced by SubnetIds, SecurityGroupIds.
+
+    A type with several interfaces, or with those keys already, is returned as it is.
+    """
     config = {**(kind.get("node_config") or {})}
     interfaces = config.get("NetworkInterfaces") or []
     if len(interfaces) != 1 or config.keys() & {"SubnetIds", "SecurityGroupIds"}:
@@ -116,7 +122,11 @@ class _Conversion:
         self._ray: dict[str, Any] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
-        """Take what has a place; return the file, and notes."""
+        """Take all keys with a place in a cluster file; return its content, and the notes.
+
+        Each key that is left over becomes a note. Raises RequestError without a valid
+        head_node_type.
+        """
         take = self._from.take
         written = str(take("cluster_name"))
         name = as_name(written)
@@ -173,7 +183,7 @@ class _Conversion:
     def _provider(self) -> None:
         take = self._from.take
         take("provider", "type")
-        # Trainyard terminates what it ends.
+        # Ray's default True would stop instances; Trainyard always terminates them.
         if take("provider", "cache_stopped_nodes") is not False:
             note = "provider.cache_stopped_nodes: instances are terminated, not stopped"
             self._notes.append(note)
@@ -197,7 +207,7 @@ class _Conversion:
             self._ec2 |= {"key_name": key_name, "key_file": key_file}
 
     def _images(self) -> tuple[str | None, str | None]:
-        """Return the image of the head, and that of workers; None where nothing is a container."""
+        """Return the images of head and workers; None where nodes do not run in containers."""
         take = self._from.take
         image = take("docker", "image")
         head = take("docker", "head_image")
@@ -208,7 +218,10 @@ class _Conversion:
         return head or image, workers or image
 
     def _in_all(self, key: str, *, at_most: int | None = None) -> Any:
-        """Take a value that all node types share; None if they differ, or it has too many items."""
+        """Take a value that is the same in all node types, and return it.
+
+        If the types differ, or a list has more than `at_most` items, take nothing and return None.
+        """
         paths = []
         for kind in self._from.see("available_node_types"):
             paths.append(("available_node_types", kind, "node_config", key))
@@ -230,7 +243,7 @@ class _Conversion:
 
         least = self._from.take("available_node_types", kind, "min_workers") or 0
         own_most = self._from.take("available_node_types", kind, "max_workers")
-        # One of both is there: `convert` has filled in what Ray takes where neither is.
+        # At least one is set: `convert` has filled in Ray's default where both were missing.
         bounds = (own_most, self._from.see("max_workers"))
         most = min(bound for bound in bounds if bound is not None)
 
@@ -244,7 +257,11 @@ class _Conversion:
         return {**group, **self._group(kind, name)}
 
     def _group(self, kind: str, name: str) -> dict[str, Any]:
-        """Return the head or a group of workers; its instances go to ec2.groups."""
+        """Return the keys that the head and worker groups share: resources and labels.
+
+        Settings of the instances (type, AMI, disk, spot) are put below ec2.groups, keys that only
+        Ray knows below ec2.ray.
+        """
         amounts = self._from.take("available_node_types", kind, "resources") or {}
         group, notes = resources(amounts, kind)
         self._notes += notes
@@ -256,7 +273,7 @@ class _Conversion:
         return group
 
     def _instances(self, kind: str) -> dict[str, Any]:
-        """Return what the instances of a type are."""
+        """Take instance type, AMI, spot and disk size of a node type, for ec2.groups."""
         take = self._from.take
         place = ("available_node_types", kind)
         instances: dict[str, Any] = {}
@@ -278,7 +295,7 @@ class _Conversion:
         return instances
 
     def _of_ray(self, kind: str, name: str) -> None:
-        """Put the keys of a node type that only Ray knows below ec2.ray."""
+        """Move the keys of a node type that only Ray knows below ec2.ray."""
         for section, keys in OPEN_IN_GROUPS.items():
             for key in keys:
                 path = [*section.split("."), key] if section else [key]
@@ -312,7 +329,10 @@ class _Conversion:
             self._ec2["instance_profile"] = PurePosixPath(arn).name
 
     def _started(self, key: str, name: str, groups: Sequence[dict[str, Any]]) -> None:
-        """Take the parameters of `ray start`; Trainyard starts Ray itself, as Ray's examples do."""
+        """Move parameters of `ray start` from start commands into the groups' `ray_start`.
+
+        Trainyard starts Ray itself: a command that does more than that becomes a note.
+        """
         options: dict[str, str] = {}
         for line in self._from.take(key) or []:
             of_line = _of_ray_start(str(line))
@@ -332,7 +352,10 @@ class _Conversion:
 
 
 def _of_ray_start(line: str) -> dict[str, str] | None:
-    """Return the parameters of `ray start`; None for a line that does more than (re)start Ray."""
+    """Return the parameters of `ray start` in a shell line; None if the line does more than that.
+
+    `ray stop` and `ulimit -n` may be in the line: Trainyard does the same.
+    """
     options: dict[str, str] = {}
     parts = commands(line)
     if not parts:

@@ -1,4 +1,4 @@
-"""Trainyard's clusters on EC2, by their tag: in the accounts and regions of files, or in all."""
+"""Trainyard's clusters on EC2, found by tag: in the regions of files and records, or in all."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.wording import counted, named
 
 AT_ONCE = 16
-# They end with their instance, their tags some time later.
+# Resource types that end with their instance. Their tags may be listed some time longer, so these
+# types alone do not count as a cluster.
 _OF_INSTANCES = {"instance", "volume", "network-interface"}
 
 
 class Account(NamedTuple):
-    """One region of the account that a profile is of; None is the default profile."""
+    """One region of a profile's account; the profile None is the default one."""
 
     profile: str | None
     region: str
 
 
-# The clusters of an account, and a remark about disks that were kept; or why it does not say.
+# The clusters of a region, and a remark about kept disks; or the error why AWS does not say.
 Answer = tuple[list[FoundCluster], str] | TrainyardError
 
 
@@ -41,7 +42,11 @@ def discover(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Return where these clusters are, and what carries Trainyard's tag and is of none of them."""
+    """Ask AWS for clusters with Trainyard's tag, in the regions of these clusters and records.
+
+    With `region`, also in that region, or in all. Returns where the given clusters are, and the
+    tagged clusters that are none of them.
+    """
     places, problems = _places(clusters)
     default = environ.get("AWS_PROFILE")
     accounts = dict.fromkeys(places.values())
@@ -60,7 +65,7 @@ def discover(
         if isinstance(answer, TrainyardError):
             there = [name for name, place in places.items() if place == account]
             problems |= dict.fromkeys(there, in_a_line(answer))
-            # The rows of its clusters say so already.
+            # If clusters are there, the list shows the problem in their rows.
             if not there:
                 remarks.append(f"EC2 in {account.region}: {in_a_line(answer)}")
             continue
@@ -80,7 +85,7 @@ def discover(
 def _places(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Account], dict[str, str]]:
-    """Return where each cluster is, and problems, by its name."""
+    """Return, by name, the account and region of each cluster, or why they are not known."""
     places: dict[str, Account] = {}
     problems: dict[str, str] = {}
     for spec, site in clusters:
@@ -95,7 +100,7 @@ def _places(
 def _answers(
     environ: Mapping[str, str], accounts: Sequence[Account]
 ) -> list[tuple[Account, Answer]]:
-    """Ask all accounts at once."""
+    """Ask all accounts and regions in parallel for their clusters."""
     sessions = {}
     for account in accounts:
         if account.profile not in sessions:
@@ -112,7 +117,10 @@ def _answers(
 def _everywhere(
     environ: Mapping[str, str], profiles: Sequence[str | None], region: str, remarks: list[str]
 ) -> Iterator[Account]:
-    """Yield a region, or with "all" those that it may use, of each account of these profiles."""
+    """Yield the region, or for "all" every enabled one, of each account of these profiles.
+
+    Two profiles of one account count once. An account that does not answer becomes a remark.
+    """
     seen: set[str] = set()
     for profile in dict.fromkeys(profiles):
         aws = Aws(environ, region=HOME if region == "all" else region, profile=profile)
@@ -141,7 +149,10 @@ def _ask(aws: Aws, region: str) -> Answer:
 
 
 def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
-    """Yield what carries Trainyard's tag: instances, and what stays once a leash has ended them."""
+    """Yield each cluster whose tag AWS lists in a region.
+
+    A cluster without instances also counts, if other resources are left, as after a leash's end.
+    """
     tags = aws.described("tags", {"key": [naming.CLUSTER]}, region=region)
     if not tags:
         return
@@ -151,15 +162,15 @@ def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
         if instance.exists:
             instances.setdefault(instance.tags[naming.CLUSTER], []).append(instance)
 
-    kinds: dict[str, set[str]] = {}
+    resource_types: dict[str, set[str]] = {}
     for tag in tags:
-        kinds.setdefault(tag["Value"], set()).add(tag["ResourceType"])
+        resource_types.setdefault(tag["Value"], set()).add(tag["ResourceType"])
 
     flags = f"--set ec2.region={region}"
     if aws.profile:
         flags += f" --set ec2.profile={aws.profile}"
 
-    for name, types in kinds.items():
+    for name, types in resource_types.items():
         existing = instances.get(name, [])
         staying = types - _OF_INSTANCES
         if existing:

@@ -1,4 +1,4 @@
-"""In which account and region a cluster is, whose it is, and what is kept about it here."""
+"""The account, region and owner of a cluster on EC2, and its files on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.ec2 import Ec2Section
 from trainyard.steps import YES, Answer, Step, no
 
-# In the environment these win over a profile that is named there.
+# Variables that override AWS_PROFILE: they are removed where the cluster has a profile.
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
@@ -27,9 +27,9 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 class Location:
     """A cluster's place in AWS.
 
-    `state` is its directory on this machine; `owner` names this user and machine to others.
-    `account` is the AWS account that it was made in, None before. `environ` names the profile that
-    the cluster file names, also to boto3 elsewhere, and to `ray up`.
+    `state` is the directory of the cluster's record here. `owner` is this user's name as an owner.
+    `account` is the id of the AWS account that the cluster was made in; None before. `environ` has
+    AWS_PROFILE set to the cluster's profile, for boto3 and `ray up`.
     """
 
     name: str
@@ -46,19 +46,19 @@ class Location:
 
     @property
     def profile(self) -> str:
-        """Return the instance profile of the nodes: the file's, or Trainyard's."""
+        """Return the name of the nodes' instance profile: the file's, else Trainyard's own."""
         return self.section.instance_profile or naming.role(self.name, self.aws.region)
 
     @property
     def key_file(self) -> Path:
-        """Return the private key of the instances: the file's, or Trainyard's."""
+        """Return the path of the instances' private key: the file's, else Trainyard's own."""
         if self.section.key_name:
             return Path(self.section.key_file or f"~/.ssh/{self.section.key_name}.pem").expanduser()
         return self.state / "key"
 
     @property
     def mounted(self) -> Path:
-        """Return the directory that every node gets: token and variables."""
+        """Return the directory with token and variables, which `ray up` copies to every node."""
         return self.state / "mounted"
 
     @property
@@ -71,20 +71,20 @@ class Location:
 
     @property
     def log(self) -> Path:
-        """Return what the newest `ray up` printed."""
+        """Return the path of the newest `ray up`'s output."""
         return self.state / "ray-up.log"
 
     def known_hosts(self, instance: str) -> Path:
-        """Return the file that holds an instance's host key: the next one may have its address."""
+        """Return the path of an instance's own known_hosts: a later one may have its address."""
         return self.state / "hosts" / instance
 
 
 def find(spec: ClusterSpec, site: Site) -> Location:
-    """Return where the cluster was made, or is to be made; nothing is asked yet."""
+    """Return the cluster's recorded location, else the one that the file names; asks nothing."""
     record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region
     profile = spec.ec2.profile or record.get("profile")
-    # As it was on `up`; else this host, and the directory of clusters there.
+    # The owner as recorded on `up`; else $TRAINYARD_OWNER, or this host and its state directory.
     owner = record.get("owner") or owners.given(site.environ)
     owner = owner or f"{socket.gethostname()}:{site.state.parent.absolute()}"
 
@@ -98,7 +98,10 @@ def find(spec: ClusterSpec, site: Site) -> Location:
 
 
 def record_step(location: Location, site: Site) -> Step:
-    """Return the first step: the cluster is found even if its file or the environment changes."""
+    """Return the step that records the cluster's location.
+
+    By the record, later commands find the cluster although its file or the environment changed.
+    """
 
     def facts() -> dict[str, Any]:
         aws = location.aws
@@ -118,7 +121,7 @@ def record_step(location: Location, site: Site) -> Step:
 
 
 def write_mounted(location: Location, environment: str) -> None:
-    """Write what every node gets; a token is made once."""
+    """Write the files that `ray up` copies to every node: variables, and a token if none exists."""
     location.mounted.mkdir(parents=True, exist_ok=True, mode=0o700)
     location.mounted.chmod(0o700)
     records.make_token(location.token_file)
@@ -126,7 +129,7 @@ def write_mounted(location: Location, environment: str) -> None:
 
 
 def refuse_elsewhere(spec: ClusterSpec, site: Site) -> None:
-    """Raise RequestError if the cluster is in another region than its file now asks for."""
+    """Raise RequestError if the recorded region is not the one that the file names."""
     record = read_cluster(site.state, site.backend)
     if record and spec.ec2.region not in (None, record["region"]):
         raise RequestError(
@@ -139,7 +142,7 @@ def refuse_elsewhere(spec: ClusterSpec, site: Site) -> None:
 
 
 def refuse_other_account(location: Location) -> None:
-    """Raise RequestError if these credentials are not of the cluster's account; asks AWS."""
+    """Ask AWS for the account of these credentials; RequestError if it is not the recorded one."""
     if not location.account:
         return
 
@@ -154,7 +157,7 @@ def refuse_other_account(location: Location) -> None:
 
 
 def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
-    """Raise RequestError if something with these tags is another owner's, or not Trainyard's."""
+    """Raise RequestError if these tags of a resource name another owner, or are not Trainyard's."""
     name = location.name
     if tags.get(naming.CLUSTER) != name:
         raise RequestError(

@@ -1,4 +1,4 @@
-"""How everything of a cluster is called and tagged in AWS: that is how it is found again."""
+"""Names and tags of a cluster's resources in AWS, by which later commands find them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 CLUSTER = "trainyard-cluster"
-# On disks that are to outlive the cluster of that name, in place of the first.
+# On kept disks, instead of the cluster's tag: the name of the cluster that the disk was of.
 KEPT = "trainyard-kept"
-# Where it was made: only that owner has its key and its token.
+# The owner: user and machine that made the cluster, where its key and its token are.
 OWNER = "trainyard-owner"
-# On the head, once Ray runs there: fingerprints of what it was made from, and of that part which
-# needs a new head.
+# On the head, once Ray runs there: the fingerprint of the document that it was made from, and of
+# the part whose change needs a new head.
 MADE_FROM = "trainyard-made-from"
 HEAD_FROM = "trainyard-head-from"
-# In place of a fingerprint, where plain `ray up` made the head.
+# The value of HEAD_FROM on a head that plain `ray up` made.
 RAY_UP = "ray up"
-# On every instance: the fingerprint of what its group was then, and what runs on it, by digest.
+# On every instance: the fingerprint of its group at the launch, and its image by digest.
 NODE_FROM = "trainyard-node-from"
 IMAGE = "trainyard-image"
-# Answers that stay while the cluster runs: the AMI's name in the file, and the subnets that were
-# found.
+# On every instance, so that a running cluster keeps them: the AMI's name in the file, and the
+# subnets that were usable at the launch.
 AMI = "trainyard-ami"
 SUBNETS = "trainyard-subnets"
 
-# Ray's own tags (ray/autoscaler/tags.py), and what it writes into them.
+# Ray's own tags (ray/autoscaler/tags.py), and values of RAY_STATUS and RAY_KIND.
 RAY_CLUSTER = "ray-cluster-name"
 RAY_KIND = "ray-node-type"
 RAY_GROUP = "ray-user-node-type"
@@ -35,14 +35,14 @@ HEAD = "head"
 
 
 def resource(name: str) -> str:
-    """Return what the cluster's key pair, security group and containers are called."""
+    """Return the name of the cluster's key pair, security group and containers."""
     return f"trainyard-{name}"
 
 
 def role(name: str, region: str) -> str:
-    """Return the name of the cluster's role and instance profile.
+    """Return the name of the cluster's role and instance profile, at most 64 characters (IAM).
 
-    It has the region, which IAM does not know, and at most IAM's 64 characters.
+    IAM is not regional, so the name contains the region.
     """
     return f"{resource(name)[: 63 - len(region)]}-{region}"
 

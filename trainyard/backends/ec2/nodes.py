@@ -1,4 +1,4 @@
-"""The nodes of a cluster: instances as AWS has them, together with what Ray says about them."""
+"""The nodes of a cluster: the instances that AWS lists, and what Ray says about them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, clean
 
 DASHBOARD_PORT = 8265
-# Files of the head, besides Ray's usual ones, by the process that launches and sets up workers.
+# Log files on the head of the autoscaler, which launches workers and sets them up.
 AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
 TAIL_LINES = 1000
-# Printed for a launch that EC2 rejected (ray/autoscaler, aws/node_provider.py,
+# Lines that the autoscaler prints for a launch that EC2 rejected (ray/autoscaler, aws/node_provider.py,
 # v2/instance_manager).
 _LAUNCH = re.compile(r"Attempt failed|NodeLaunchException|Node Launch Exception|Failed to launch")
 _LAUNCHED = re.compile(r"Launched \d+ nodes")
@@ -38,17 +38,17 @@ _OF_GROUP = re.compile(r"nodes of type ([\w-]+)")
 
 
 def address(location: Location, head: Instance) -> str:
-    """Return the dashboard's address here, as long as this process lives. Raises HostError."""
+    """Return the dashboard's URL through an SSH tunnel of this process. Raises HostError."""
     return f"http://127.0.0.1:{forward.local_port(snapshot.reach(location, head), DASHBOARD_PORT)}"
 
 
 def ray_client(location: Location, head: Instance, port: int) -> str:
-    """Return the Ray Client server's address here, as long as this process lives; HostError."""
+    """Return Ray Client's address through an SSH tunnel of this process. Raises HostError."""
     return f"ray://127.0.0.1:{forward.local_port(snapshot.reach(location, head), port)}"
 
 
 def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], str]:
-    """Return the names of the nodes that Ray itself calls alive, and why there are none."""
+    """Ask Ray for the names of its nodes that are alive; the text says why there are none."""
     if head is None or head.state != "running":
         return frozenset(), "the head does not run" if head else ""
 
@@ -67,9 +67,9 @@ def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], st
 def statuses(
     spec: ClusterSpec, found: Sequence[Instance], names: frozenset[str]
 ) -> tuple[NodeStatus, ...]:
-    """Return every node that the file names or that has an instance.
+    """Return the status of every node that the file names or that has an instance.
 
-    `names` are the nodes that Ray calls alive.
+    `names` are the names of the nodes that Ray calls alive.
     """
     groups = desired.groups(spec)
     members: dict[str, list[Instance]] = {name: [] for name in groups}
@@ -90,7 +90,10 @@ def _group_statuses(
     names: frozenset[str],
     section: Ec2Section,
 ) -> Iterator[NodeStatus]:
-    """Yield a group's instances, then the nodes that it lacks; `group` is None outside the file."""
+    """Yield the status of each instance of a group, then of each missing node.
+
+    `group` is None if the file has no such group: all its instances are then surplus.
+    """
     least = group.least if group else 0
     most = group.most if group else 0
     cpus = group.size.cpus if group else None
@@ -110,7 +113,7 @@ def _group_statuses(
 
 
 def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode, ...]:
-    """Return what a run is promised: the instances, and those that Ray may add or take away."""
+    """Return the nodes that runs may expect, and as `optional` those that Ray may add or remove."""
     promised = []
     for group in desired.groups(spec).values():
         running = [each.name for each in found if each.runs and each.group == group.name]
@@ -132,9 +135,9 @@ def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode
 def step(
     spec: ClusterSpec, location: Location, before: frozenset[str], *, seconds: float, after: str
 ) -> Step:
-    """Return the step after which all nodes answer; it raises the reason if one cannot.
+    """Return the step that waits until all nodes answer, or raises the cause why one cannot.
 
-    `before` are instances of earlier attempts, which say nothing about this one.
+    `before` are the ids of instances that existed before this command: their failures do not count.
     """
 
     def done() -> Answer:
@@ -174,8 +177,9 @@ def refuse_broken(
 ) -> None:
     """Raise the cause if the head's autoscaler cannot launch workers, or cannot set one up.
 
-    It sets each up three times (ray/autoscaler/v2, threaded_ray_installer.py): the first attempt
-    may fail by chance.
+    `failed` are workers whose set-up failed; `reached`: the dashboard answers, so that the
+    autoscaler's logs can be read. The autoscaler tries each set-up three times (ray/autoscaler/v2,
+    threaded_ray_installer.py). One failed attempt may be chance, and is tolerated.
     """
     lines = autoscaler_lines(location, head) if reached else {}
     log = lines.get("monitor.log", [])
@@ -211,7 +215,7 @@ def _refuse_rejected_launches(location: Location, lines: Sequence[str]) -> None:
 
 
 def _after_launch(lines: Sequence[str]) -> Sequence[str]:
-    """Return the log since the last launch; earlier rejections no longer matter."""
+    """Return the lines after the last successful launch; rejections before it no longer matter."""
     start = 0
     for index, line in enumerate(lines):
         if _LAUNCHED.search(line):
@@ -220,7 +224,7 @@ def _after_launch(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _ended(tried: Sequence[Instance]) -> str:
-    """Return why the newest of the instances that no user ended has ended, "" without any."""
+    """Return why the newest ended instance has ended; "" if none has, or only by a user."""
     newest = ""
     for instance in sorted(tried, key=lambda each: str(each.launched)):
         was_wanted = "UserInitiated" in instance.reason
@@ -230,7 +234,7 @@ def _ended(tried: Sequence[Instance]) -> str:
 
 
 def autoscaler_lines(location: Location, head: Instance) -> dict[str, list[str]]:
-    """Return the last lines of the head's autoscaler, by file; {} where the dashboard is silent."""
+    """Ask Ray for the last lines of the autoscaler's log files; {} if Ray does not answer."""
     lines: dict[str, list[str]] = {}
     with suppress(OutsideError), RayApi(address(location, head), location.token) as ray:
         for node in ray.nodes():
@@ -247,7 +251,10 @@ def _tail(ray: RayApi, node: str, name: str) -> list[str]:
 
 
 def _silent(spec: ClusterSpec, nodes: Sequence[NodeStatus]) -> Iterator[str]:
-    """Yield the nodes that are waited for: pending ones of groups that lack some, surplus ones."""
+    """Yield what `up` still waits for: pending nodes, and the end of surplus nodes.
+
+    Pending nodes count only in groups with fewer nodes up than their minimum.
+    """
     for group in desired.groups(spec).values():
         members = [node for node in nodes if node.group == group.name]
         pending = [node for node in members if node.state != "up"]
@@ -273,7 +280,7 @@ def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
 
 
 def describe(instance: Instance, section: Ec2Section) -> dict[str, str]:
-    """Return an instance's facts for a status, as far as they are known."""
+    """Return the known facts of an instance, as the status shows them."""
     facts = {
         "id": instance.id,
         "type": instance.type,
@@ -291,7 +298,7 @@ def age(instance: Instance) -> str:
 
 
 def cost(aws: Aws, region: str, types: Sequence[str], *, at_most: bool) -> str:
-    """Return what these instances cost, "" where AWS's price list does not say it."""
+    """Return the price of these instances, as words; "" if AWS's price list does not have it."""
     price = aws_prices.hourly(aws, region, types)
     if price is None:
         return ""

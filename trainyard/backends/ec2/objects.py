@@ -1,7 +1,7 @@
-"""A cluster's key pair, security group and role in the account: made here, and tagged.
+"""A cluster's key pair, security group and role in the account, made and tagged by Trainyard.
 
-Ray would make its own, and leave them: a role with every right over EC2 and S3, a security group
-that lets SSH in from everywhere, and a key in the user's ~/.ssh.
+Otherwise Ray would make its own and never remove them: a role with every right over EC2 and S3, a
+security group that lets SSH in from everywhere, and a key in the user's ~/.ssh.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ _TRUST = (
 
 
 def steps(location: Location, sources: list[str]) -> list[Step]:
-    """Return the steps that make what the file does not name; `sources` (CIDR) may use SSH."""
+    """Return the steps that make the role, key pair and security group that the file does not name.
+
+    `sources` are the CIDR blocks that may use SSH.
+    """
     objects = _Objects(location)
     section = location.section
     steps = []
 
     if not section.instance_profile:
-        # First: EC2 learns of it only after some seconds.
+        # The role comes first, since EC2 knows a new one only after some seconds.
         title = "Make a role for the nodes"
         steps.append(Step("role", title, objects.has_role, objects.make_role))
 
@@ -54,9 +57,9 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
 
 
 def refuse_foreign(location: Location, *, adopt: bool = False) -> None:
-    """Raise RequestError if an instance or object of the cluster's name is another owner's.
+    """Ask AWS for instances and objects of the cluster's name; RequestError for another owner's.
 
-    With `adopt` instances without Trainyard's tag may be there. Asks AWS.
+    With `adopt`, instances without Trainyard's tag are accepted.
     """
     aws = location.aws
     name = location.name
@@ -82,13 +85,16 @@ def security_groups(aws: Aws, name: str) -> list[dict[str, Any]]:
 
 
 def security_group(location: Location) -> str | None:
-    """Return the id of the file's group, else of the cluster's, None before that is made."""
+    """Return the id of the file's security group, else the cluster's own; None before it exists."""
     made = (group["GroupId"] for group in security_groups(location.aws, location.name))
     return location.section.security_group or next(made, None)
 
 
 def vpc(aws: Aws, section: Ec2Section) -> dict[str, Any]:
-    """Return the VPC of the file's subnet, else the default one; PrerequisiteError without any."""
+    """Ask AWS for the VPC of the file's subnet, else the default VPC.
+
+    Raises PrerequisiteError if there is none.
+    """
     filters = {"is-default": ["true"]}
     if section.subnet:
         subnets = aws.described("subnets", {"subnet-id": [section.subnet]})
@@ -101,21 +107,21 @@ def vpc(aws: Aws, section: Ec2Section) -> dict[str, Any]:
 
 
 def role(aws: Aws, name: str) -> Mapping[str, Any]:
-    """Return a role, {} if there is none of that name."""
+    """Ask AWS for a role; {} if it does not exist."""
     answer = aws.find("iam", "get_role", RoleName=name)
     described: Mapping[str, Any] = answer.get("Role", {})
     return described
 
 
 def profile(aws: Aws, name: str) -> Mapping[str, Any]:
-    """Return an instance profile, {} if there is none of that name."""
+    """Ask AWS for an instance profile; {} if it does not exist."""
     answer = aws.find("iam", "get_instance_profile", InstanceProfileName=name)
     described: Mapping[str, Any] = answer.get("InstanceProfile", {})
     return described
 
 
 class _Objects:
-    """The objects of one cluster: whether each is there, and what makes it."""
+    """The questions and actions of the steps above, for one cluster's objects."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
@@ -145,7 +151,7 @@ class _Objects:
         if keys.public_key(file) is None:
             write_private(file, keys.new())
 
-        # AWS may have one whose private part is lost.
+        # AWS may have a key pair of this name whose private key is lost.
         self.aws.call("ec2", "delete_key_pair", KeyName=self.own_name)
         self.aws.call(
             "ec2",
@@ -184,7 +190,8 @@ class _Objects:
         wanted = {source: ssh | {"IpRanges": [{"CidrIp": source}]} for source in sources}
         wanted[group] = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
 
-        # Missing rules first: a failure in between locks no user out.
+        # Missing rules are added before stale ones are revoked: a failure in between locks no user
+        # out.
         missing = [rule for source, rule in wanted.items() if source not in rules]
         if missing:
             self.aws.call(
@@ -197,7 +204,7 @@ class _Objects:
             )
 
     def _rules(self) -> tuple[str, dict[str, str]]:
-        """Return the cluster's group, "" if AWS shows none yet, and its rules' ids by source."""
+        """Ask AWS for the id of the cluster's group ("" without one), and its rules by source."""
         groups = security_groups(self.aws, self.location.name)
         if not groups:
             return "", {}
@@ -225,7 +232,10 @@ class _Objects:
         return no("it may do something else")
 
     def make_role(self) -> None:
-        """Make the role, its policy, and the instance profile by which instances have it."""
+        """Make the role, its policy, and the instance profile through which instances get the role.
+
+        Existing ones are kept; the policy is replaced.
+        """
         iam = partial(self.aws.call, "iam")
         name = self.role_name
         tags = naming.pairs(self.tags)

@@ -1,4 +1,4 @@
-"""Rules for a cluster file, its AWS account and this machine: all, before anything is made."""
+"""Rules for a cluster file, AWS account and machine, all checked before anything is made."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from trainyard.spec.units import GIB, format_size
 from trainyard.steps import YES, Step, nothing
 from trainyard.wording import counted, did_you_mean, named
 
-# So many times what is pulled of an image must fit on the disk with the AMI: sent, unpacked, and
-# once more.
+# Next to the AMI, the disk needs room for three times an image's pulled bytes: for the compressed
+# layers, for the unpacked files, and as much again in reserve.
 IMAGES = 3
-# Names that makers give AMIs that hold nothing but an operating system.
+# Names of vendors' AMIs with a plain operating system: these have no NVIDIA driver.
 PLAIN = re.compile(
     r"(?!.*gpu)(ubuntu/images/|al20\d\d-ami|amzn2?-ami|debian-\d|RHEL-|suse-|Rocky-)", re.IGNORECASE
 )
-# Commands of the file's own, by which instances may get a driver.
+# Keys of `ec2.ray` with the user's own commands. If one is given, it may install an NVIDIA driver,
+# so a plain AMI is accepted.
 PREPARES = {
     "initialization_commands",
     "setup_commands",
@@ -50,7 +51,11 @@ NAME_ONE = "name one, `ec2.subnet`"
 
 
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
-    """Return a step for each thing that was not checked; raise PrerequisiteError for problems."""
+    """Check everything; raise one PrerequisiteError with all problems.
+
+    Returns a step, which does nothing, for each optional check that AWS did not answer: the plan
+    shows it.
+    """
     facts, errors = ask(spec, site, location)
     refuse(spec, facts, {name: error for name, error in errors.items() if name not in OPTIONAL})
 
@@ -63,7 +68,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
 
 
 def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]) -> None:
-    """Raise PrerequisiteError with all problems, and with AWS's errors by question."""
+    """Raise one PrerequisiteError with all problems, and with AWS's `errors` by question."""
     found = (*problems(spec, facts), *by_host(errors))
     if found:
         raise PrerequisiteError(
@@ -74,9 +79,9 @@ def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]
 
 
 def problems(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    """Yield problems, causes before what depends on them; rules whose facts are unknown are skipped.
+    """Yield the problems that the rules find, in the order of RULES: causes before consequences.
 
-    A rule names the facts that it needs as its parameters.
+    A rule's parameters name the facts that it needs. A rule is skipped if one of them is unknown.
     """
     for rule in RULES:
         _, *needs = signature(rule).parameters
@@ -113,16 +118,16 @@ def _elsewhere(spec: ClusterSpec, elsewhere: Names) -> Iterator[Problem]:
 def _subnets(
     spec: ClusterSpec, region: str, zones: Names, subnets: Objects, routes: Objects
 ) -> Iterator[Problem]:
-    """Yield the problems of zones, and of the subnets where nodes may be: no room, or no way out."""
+    """Yield problems of zones, and of usable subnets: too few addresses, or no route."""
     strange = [zone for zone in spec.ec2.zones if zone not in zones]
     if strange:
         yield Problem("ec2.zones", f"{region} has no {named(strange)}, only {named(zones, most=9)}")
         return
 
     subject = f"subnet {spec.ec2.subnet}" if spec.ec2.subnet else "default VPC"
-    reachable = usable(spec, subnets)
-    if subnets and reachable:
-        for message in (*_unreached(spec, reachable, routes), *_full(spec, reachable)):
+    usable_subnets = usable(spec, subnets)
+    if subnets and usable_subnets:
+        for message in (*_unreached(spec, usable_subnets, routes), *_full(spec, usable_subnets)):
             yield Problem(subject, message)
     elif subnets:
         message = f"gives nodes no public addresses: {VPN}; else name a public subnet, `ec2.subnet`"
@@ -145,13 +150,18 @@ def _full(spec: ClusterSpec, subnets: Objects) -> Iterator[str]:
 
 
 def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator[str]:
-    """Yield why nodes would not get out, or not be reached, or that chance would decide it."""
+    """Yield why nodes in these subnets could not reach AWS, or could not be reached from here.
+
+    Subnets with different routes are a problem too, as AWS would choose one of them by chance.
+    """
     by_way: dict[str, list[str]] = {}
     for subnet in subnets:
         by_way.setdefault(_way_out(subnet, routes), []).append(subnet["SubnetId"])
 
-    have_none = spec.ec2.use_internal_ips and spec.ec2.subnet
-    have_addresses = not have_none and any(subnet["MapPublicIpOnLaunch"] for subnet in subnets)
+    gets_no_public_ip = spec.ec2.use_internal_ips and spec.ec2.subnet
+    have_addresses = not gets_no_public_ip and any(
+        subnet["MapPublicIpOnLaunch"] for subnet in subnets
+    )
     if len(by_way) > 1:
         ways = [f"{way}: {named(sorted(ids), most=9)}" for way, ids in sorted(by_way.items())]
         yield (
@@ -175,7 +185,7 @@ def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator
 
 
 def _way_out(subnet: Object, tables: Objects) -> str:
-    """Return how nodes get out: `public` by their addresses, `private` by a gateway's, or `none`."""
+    """Return a subnet's default route: `public` (internet gateway), `private` (other) or `none`."""
     own = []
     main = []
     for table in tables:
@@ -233,7 +243,7 @@ def _types(
 
 
 def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
-    """Yield the resources of which an instance has less than its node is to have."""
+    """Yield in words each resource of which an instance type has less than the file asks for."""
     vcpus = described["VCpuInfo"]["DefaultVCpus"]
     memory = described["MemoryInfo"]["SizeInMiB"] * 2**20
     if (size.cpus or 0) > vcpus:
@@ -270,7 +280,7 @@ def _quotas(spec: ClusterSpec, region: str, types: ByName, quotas: Objects) -> I
 
 
 def _amis(spec: ClusterSpec, region: str, amis: ByName, types: ByName) -> Iterator[Problem]:
-    """Yield the AMIs that do not exist, or do not fit a group's instances: architecture, driver."""
+    """Yield problems of AMIs: missing, of another architecture, or without a driver for GPUs."""
     names = dict.fromkeys(group.ami for group in groups(spec).values())
     for name in names:
         if name not in amis:
@@ -346,7 +356,7 @@ def _gpus(described: Object) -> int:
     return sum(gpu["Count"] for gpu in gpus if gpu["Manufacturer"].lower() == "nvidia")
 
 
-# Each is given the facts that its parameters name.
+# Each rule gets the facts that its parameters name.
 RULES: Sequence[Callable[..., Iterator[Problem]]] = (
     _programs,
     _region,
@@ -360,7 +370,7 @@ RULES: Sequence[Callable[..., Iterator[Problem]]] = (
     _key,
     _profile,
 )
-# Problems where a fact is false.
+# The problem to report if the fact of this name is false.
 CLAIMS = {
     "may_pass_role": Problem(
         "this user",

@@ -1,4 +1,4 @@
-"""Questions before a cluster is made: to this machine, then to AWS, all at the same time."""
+"""Questions for the preflight of ec2: first to this machine, then in parallel to AWS."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from trainyard.seams.aws import Aws
 from trainyard.seams.ssh.many import gather
 from trainyard.spec.cluster import ClusterSpec
 
-# As AWS describes it.
+# An item of an answer of AWS's `describe` calls.
 Object = Mapping[str, Any]
-# Answers by the names of the questions, `_questions`, as far as they were asked and answered.
+# Answers by the names of the questions (`_questions`); only those that were asked and answered.
 Facts = Mapping[str, Any]
 # Programs that `ray up` runs here, and their packages in Debian.
 PROGRAMS = {"rsync": "rsync", "ssh": "openssh-client"}
-# Asked here, since AWS accepts no credentials in a region that is not enabled.
+# The region that is asked for the enabled regions: a region that is not enabled would reject the
+# credentials.
 HOME = "us-east-1"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
-# A cluster is made also without these answers: this user may not be allowed to ask.
+# Questions without which a cluster is made all the same, as this user may lack the right to ask.
 OPTIONAL = {
     "regions": "whether the region is enabled, and another one has a cluster of that name",
     "quotas": "whether the vCPU quotas suffice",
@@ -38,7 +39,7 @@ OPTIONAL = {
 }
 STANDARD = ("L-1216C47A", "L-34B43A08")
 GRAPHICS = ("L-DB2E81BA", "L-3819A6DF")
-# The quotas of vCPUs that a family counts against, on demand and as spot (EC2 user guide, "EC2
+# By instance family: the codes of its vCPU quotas on demand and as spot (EC2 user guide, "EC2
 # instance type quotas").
 QUOTAS = {
     **dict.fromkeys((*"acdhimrtz", "im", "is"), STANDARD),
@@ -53,7 +54,7 @@ QUOTAS = {
 
 
 def quota(group: Group) -> str | None:
-    """Return the code of the quota that a group counts against, None if it is not known."""
+    """Return the code of the vCPU quota for a group's instances; None for an unknown family."""
     family = re.match("[a-z]+", group.instance_type)
     codes = QUOTAS.get(family[0]) if family else None
     return codes[group.spot] if codes else None
@@ -62,9 +63,10 @@ def quota(group: Group) -> str | None:
 def ask(
     spec: ClusterSpec, site: Site, location: Location
 ) -> tuple[Facts, dict[str, TrainyardError]]:
-    """Return answers and errors, by question; few are asked for a cluster that has instances.
+    """Ask all questions; return answers and errors by question.
 
-    Raises PrerequisiteError without credentials.
+    If the region is not enabled, or the cluster has instances, most questions are left out. Raises
+    PrerequisiteError without credentials.
     """
     aws = location.aws
     facts: dict[str, Any] = {
@@ -88,10 +90,10 @@ def ask(
 
 
 def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, Object]:
-    """Return the AMIs that exist, by their names in the file: an id, or a parameter that holds one.
+    """Ask AWS for the file's AMIs; return those that exist, by the file's name for them.
 
-    `running` are the ids of those that instances run, by the same names: a parameter may hold
-    another one since.
+    A name is an id, or an SSM parameter that holds an id. `running` has, by the same names, the ids
+    that running instances use. Such an id is kept, although the parameter may have changed since.
     """
     names = {group.ami for group in groups(spec).values()}
     ids = {}
@@ -163,7 +165,7 @@ def _quotas(spec: ClusterSpec, aws: Aws) -> list[Object]:
 
 
 def subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
-    """Return the file's subnet, else the default ones: one for each of the file's zones."""
+    """Ask AWS for the file's subnet, else for the default subnets in the file's zones."""
     if spec.ec2.subnet:
         return [*aws.described("subnets", {"subnet-id": [spec.ec2.subnet]})]
 
@@ -173,14 +175,17 @@ def subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
 
 
 def usable(spec: ClusterSpec, found: Iterable[Object]) -> list[Object]:
-    """Return the subnets that give nodes addresses by which they are reached."""
+    """Return the subnets whose nodes get an address that this machine can reach.
+
+    With use_internal_ips these are all, else those that assign public addresses.
+    """
     if spec.ec2.use_internal_ips:
         return [*found]
     return [subnet for subnet in found if subnet["MapPublicIpOnLaunch"]]
 
 
 def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
-    """Say whether this user may give instances the profile's role, or the one to be made."""
+    """Ask IAM if this user may pass the profile's role (or the one to be made) to instances."""
     caller = str(aws.caller["Arn"])
     if spec.ec2.instance_profile:
         roles = objects.profile(aws, spec.ec2.instance_profile).get("Roles", ())
@@ -192,7 +197,7 @@ def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
 
 
 def _elsewhere(spec: ClusterSpec, aws: Aws, regions: Iterable[str]) -> list[str]:
-    """Return the other regions with instances of the name; errors count as none of this user."""
+    """Ask all other regions for instances of this name; a region with an error counts as empty."""
     others = [region for region in regions if region != aws.region]
     tags = {naming.RAY_CLUSTER: spec.name}
     by_region, _ = gather(others, lambda region: aws.instances(tags, region=region))

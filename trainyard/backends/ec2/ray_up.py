@@ -1,4 +1,4 @@
-"""`ray up`, as steps: its output says how far it came, AWS and Ray whether it worked."""
+"""`ray up`, as steps: its output shows the progress; AWS and Ray are asked whether it worked."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import counted
 
-# Ray ends what takes too long by itself, but for the pull of an image.
+# Ray has its own time limits, but none for the pull of an image.
 RAY_UP_SECONDS = 7200.0
-# An instance boots in a minute or two, and pulls its image.
+# An instance boots in one or two minutes; the rest is for the pull of its image.
 NODES_SECONDS = 3600.0
 ENDED_SECONDS = 300.0
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|Attempt failed")
 
 
 class _RayStage(NamedTuple):
-    """A part of `ray up` that ends where Ray's own stage `before` begins; None: with its end."""
+    """A part of `ray up` that ends where Ray's stage `before` begins; None: where `ray up` ends."""
 
     id: str
     title: str
     before: int | None
 
 
-# ray/autoscaler/_private/updater.py
+# Ray's stages: ray/autoscaler/_private/updater.py
 STAGES: Sequence[_RayStage] = (
     _RayStage("launch-head", "Launch the head", 1),
     _RayStage("reach-head", "Reach the head by SSH", 2),
@@ -56,7 +56,10 @@ AGAIN = "Run `ray up` again"
 
 @dataclass
 class Launch:
-    """The way to a head that is as the file says. `run` is the `ray up` in flight, if any."""
+    """One call of `ray up`, which makes a head that matches the file; `run` is it in flight.
+
+    `head` is the existing head, or None. `ends_workers`: the autoscaler will end workers, too.
+    """
 
     location: Location
     document: dict[str, Any]
@@ -71,7 +74,10 @@ class Launch:
         return desired.fingerprints(self.document, self.environment)
 
     def steps(self) -> list[Step]:
-        """Return Ray's stages and the record of their end; one step for a head that is recorded."""
+        """Return a step for each stage of `ray up`, and one that tags the head once Ray runs.
+
+        For a head whose tags already match the file it is one step that does nothing.
+        """
         if self.head is not None and is_made_from(self.head, self.made_from):
             return [Step("head", "The head is as the file says", self._is_written, nothing)]
 
@@ -93,13 +99,16 @@ class Launch:
         locations.write_mounted(self.location, self.environment)
         file = self.location.state / "ray-cluster.yaml"
         write_private(file, yaml.safe_dump(self.document, sort_keys=False, width=120))
-        # With a restart Ray also starts on a head before which `ray up` was killed; a head that
-        # runs is left alone either way.
+        # A head without this tag may be from a killed `ray up`: Ray starts on it only with a
+        # restart. On a tagged head Ray runs, and is left alone.
         is_new = self.head is None or naming.MADE_FROM not in self.head.tags
         self.run = RayUp(file, self.location.log, self.location.environ, restart=is_new)
 
     def _has_passed(self, stage: int | None) -> Answer:
-        """Say whether `ray up` came to a stage, or its end for None; raise what ended it before."""
+        """Say whether `ray up` has reached a stage, for None its end.
+
+        Raises the cause if `ray up` failed.
+        """
         if self.run is None:
             return no(self.cost if self.head is None else "it is not as the file says")
 
@@ -118,7 +127,7 @@ class Launch:
             lines, name="the head", type_=config["InstanceType"], user=self.location.section.user
         )
         cause = cause or diagnosis.failed_command(lines, name="the head")
-        # Each zone's rejection, not only the last.
+        # The error lists the rejection of each zone, not only the last one.
         cause = diagnosis.with_lines(cause, [line for line in lines if "Attempt failed" in line])
         return cause.to_error(where=f"all that `ray up` printed: {self.location.log}")
 
@@ -145,7 +154,10 @@ class Launch:
 
 
 def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> list[Step]:
-    """Return the steps from the instances that exist to nodes that answer; asks AWS."""
+    """Ask AWS for the cluster's instances; return the steps to a cluster that matches the file.
+
+    They end surplus and outdated instances, run `ray up`, set the leash, and wait for all nodes.
+    """
     found = snapshot.of_cluster(location)
     before = frozenset(instance.id for instance in found)
     document = desired.document(spec, inputs)
@@ -170,8 +182,8 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
     last = steps[-1].id
 
     if outdated:
-        # The autoscaler launches others; it ends none by itself (v2/instance_manager,
-        # disable_launch_config_check).
+        # The autoscaler launches replacements, but does not end outdated workers by itself
+        # (v2/instance_manager, disable_launch_config_check).
         title = f"End {counted(len(outdated), 'worker')} that the file describes otherwise"
         steps.append(_termination(location, outdated, id="end-outdated", title=title, after=last))
 
@@ -194,7 +206,7 @@ def _replacing(launch: Launch, head: Instance) -> Step:
 
 
 def _cost(spec: ClusterSpec, location: Location) -> str:
-    """Return a new cluster's size and cost: `1 head m5.large, 0 to 3 gpu g5.xlarge; 3.11 USD`."""
+    """Return a new cluster's size, cost and missing leash: `1 head m5.large; 3.11 USD an hour`."""
     parts = []
     types = []
     is_bound = False
@@ -213,7 +225,10 @@ def _cost(spec: ClusterSpec, location: Location) -> str:
 
 
 def _differences(launch: Launch, head: Instance) -> str:
-    """Return where a head differs from what it was made from, as far as that is kept here."""
+    """Return how the file differs from the document that the head was made from.
+
+    That document is on this machine if the newest `ray up` for the head ran here.
+    """
     unknown = "what it was made from is not known here"
     file = launch.location.state / "ray-cluster.yaml"
     mounted = launch.location.mounted / "environment"
@@ -235,13 +250,13 @@ def _differences(launch: Launch, head: Instance) -> str:
 
 
 def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
-    """Say whether more workers run than the file allows: the autoscaler will end them."""
+    """Say whether a group has more workers than its maximum: the autoscaler will end those."""
     running = Counter(each.group for each in found if each.runs and not each.is_head)
     return any(running[group.name] > group.most for group in spec.workers)
 
 
 def _outdated(found: Sequence[Instance], document: Mapping[str, Any]) -> list[Instance]:
-    """Return the workers that are not as the document describes their group."""
+    """Return the workers whose fingerprint is not that of their group in the document."""
     outdated = []
     for instance in found:
         made_from = instance.tags.get(naming.NODE_FROM)
@@ -255,13 +270,21 @@ def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
 
 
 def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
-    """Say whether a head that once ran differs from the file; one that never ran is no loss."""
+    """Say whether a head must be replaced although runs may be on it.
+
+    That is a head of plain `ray up`, or one that ran and differs from the file. A head without a
+    fingerprint never ran Ray, and has no runs.
+    """
     written = head.tags.get(naming.HEAD_FROM)
     return naming.CLUSTER not in head.tags or written not in (None, made_from[naming.HEAD_FROM])
 
 
 def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
-    """Return what ends first: all without a head; stopped instances, which Ray would not find."""
+    """Return the instances to end before `ray up`.
+
+    These are all instances with --recreate or without a running head, else stopped ones, which Ray
+    would not find.
+    """
     existing = [instance for instance in found if instance.exists]
     has_head = any(instance.is_head and instance.runs for instance in existing)
     return [instance for instance in existing if recreate or not has_head or not instance.runs]

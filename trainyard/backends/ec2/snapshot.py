@@ -1,4 +1,4 @@
-"""The instances of a cluster as AWS has them, and the way to each."""
+"""The instances of a cluster, as AWS lists them, and how this machine reaches each by SSH."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from trainyard.seams.ssh.config import Address, Identity
 from trainyard.seams.ssh.connection import Connection, connect
 from trainyard.spec.ec2 import Ec2Section
 
-# Those that cost nothing any more.
+# States of instances that cost nothing any more.
 ENDED = ("shutting-down", "terminated")
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance. `group`: its worker group, or "head"; `status`: Ray's last word of its set-up."""
+    """One instance. `group`: its worker group, or "head". `status`: Ray's tag on its set-up.
+
+    `reason`: why it ended, in AWS's words; "" while it runs.
+    """
 
     id: str
     group: str
@@ -43,7 +46,7 @@ class Instance:
 
     @property
     def runs(self) -> bool:
-        """Say whether it is there, or on its way: a stopped one is not."""
+        """Say whether it is booting or running; a stopped instance does not count."""
         return self.state in ("pending", "running")
 
     @property
@@ -52,10 +55,10 @@ class Instance:
 
 
 def of_cluster(location: Location) -> list[Instance]:
-    """Return the instances of Ray's cluster of that name, in every state, the head first.
+    """Ask AWS for the instances with Ray's tag of this cluster name, in any state, head first.
 
-    They may be another owner's, or plain `ray up`'s. Raises RequestError where there are none
-    because these credentials are another account's.
+    They may belong to another owner, or be made by plain `ray up`. If there are none, and the
+    credentials are of another account than the recorded one, RequestError is raised.
     """
     found = instances(location.aws, {naming.RAY_CLUSTER: location.name})
     if not found:
@@ -64,7 +67,7 @@ def of_cluster(location: Location) -> list[Instance]:
 
 
 def instances(aws: Aws, tags: Mapping[str, str], *, region: str | None = None) -> list[Instance]:
-    """Return the instances with these tags, in every state, the head first."""
+    """Ask AWS for the instances with these tags, in any state, head first."""
 
     def order(instance: Instance) -> tuple[bool, str, str]:
         return not instance.is_head, instance.group, str(instance.launched)
@@ -81,14 +84,14 @@ def head(found: list[Instance]) -> Instance | None:
 
 
 def ip(section: Ec2Section, instance: Instance) -> str | None:
-    """Return the address at which this machine reaches an instance."""
+    """Return the IP address by which this machine reaches an instance, or None."""
     if section.use_internal_ips:
         return instance.private_ip
     return instance.public_ip or instance.private_ip
 
 
 def login(location: Location, instance: Instance) -> tuple[Address, Identity]:
-    """Return an instance's address as this machine reaches it, and the key for it."""
+    """Return the SSH address of an instance, and the key for it."""
     address = Address(str(ip(location.section, instance)), location.section.user)
     return address, Identity(location.key_file, location.known_hosts(instance.id))
 
@@ -99,7 +102,7 @@ def reach(location: Location, instance: Instance) -> Connection:
 
 
 def inside(instance: Instance, words: Sequence[str], *, terminal: bool) -> list[str]:
-    """Return the words that run a command where Ray is: on the host, or in the container there."""
+    """Return the words that run a command where Ray runs: in the container if there is one."""
     if naming.IMAGE not in instance.tags:
         return list(words)
     container = naming.resource(instance.tags[naming.CLUSTER])

@@ -1,4 +1,4 @@
-"""The status of a cluster on EC2, the endpoint that runs use, and the logs of its nodes."""
+"""The status of a cluster on EC2, the endpoint that runs use, and its nodes' logs and shells."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.spec.cluster import ClusterSpec
 
 ANSWER_SECONDS = 20.0
-# Whether it runs, when it last wrote, and what time it is there. The brackets: or it would find
-# itself.
+# Prints if the autoscaler runs on the head, when it last wrote its log, and the time there. The
+# brackets keep grep from finding its own command line.
 _ASK = (
     "grep -qsz '[a]utoscaler/v2/monitor.py' /proc/[0-9]*/cmdline && echo yes || echo no; "
     "stat -c %Y /tmp/ray/session_latest/logs/monitor.log; date +%s"
@@ -34,7 +34,10 @@ _ASK = (
 
 
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
-    """Ask AWS about every instance of the cluster, and Ray about its nodes."""
+    """Return the status of every node that the file names or that has an instance.
+
+    Asks AWS, Ray, and by SSH the head.
+    """
     location = locations.find(spec, site)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
@@ -72,7 +75,7 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def _stranger(location: Location, found: Sequence[Instance]) -> str:
-    """Say whose the cluster of that name is, if it is another owner's."""
+    """Return a remark if the instances of this name belong to another owner, else ""."""
     try:
         for instance in found:
             if instance.exists:
@@ -83,7 +86,10 @@ def _stranger(location: Location, found: Sequence[Instance]) -> str:
 
 
 def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
-    """Say that instances run which no leash ends: it is set once Ray runs on the head."""
+    """Return a remark if instances run without the file's leash, else "".
+
+    The leash is set only once Ray runs on the head; a failed `up` leaves instances without it.
+    """
     is_set_up = any(each.is_head and each.runs and naming.HEAD_FROM in each.tags for each in found)
     runs = any(each.runs for each in found)
     if spec.leash and runs and not is_set_up:
@@ -92,7 +98,7 @@ def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
 
 
 def _autoscaler(location: Location, head: Instance) -> str:
-    """Say when the head's autoscaler last wrote a line, or that it is dead: Ray says neither."""
+    """Ask the head by SSH if its autoscaler runs, and when it last wrote: Ray says neither."""
     words = snapshot.inside(head, ["bash", "-c", _ASK], terminal=False)
     ran = snapshot.reach(location, head).run(words, seconds=ANSWER_SECONDS)
     answers = ran.stdout.split()
@@ -123,13 +129,17 @@ def billed(spec: ClusterSpec, site: Site) -> list[str]:
 
 
 def connect(spec: ClusterSpec, site: Site) -> Endpoint:
-    """Return the endpoint, a port to the head's dashboard; NotReadyError if no head runs."""
+    """Return the endpoint of the dashboard, through an SSH tunnel; NotReadyError if no head runs.
+
+    Raises LockedOutError if the head runs but cannot be reached.
+    """
     location = locations.find(spec, site)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
     if head is None or head.state != "running":
         raise contract.not_up(spec.name)
-    # A head that plain `ray up` made may have runs; one of Trainyard's was never set up.
+    # A head of Trainyard without this tag was never set up. One of plain `ray up` has no tags, and
+    # may have runs.
     if naming.CLUSTER in head.tags and naming.HEAD_FROM not in head.tags:
         raise contract.not_up(spec.name)
 
@@ -154,7 +164,10 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
 
 
 def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last lines of the nodes' files, of the autoscaler, and of the last `ray up`."""
+    """Return the last lines of the nodes' logs, the autoscaler's, and the newest `ray up`'s.
+
+    With `follow`, also lines added later.
+    """
     location = locations.find(spec, site)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     if node or not found:
@@ -167,7 +180,7 @@ def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") ->
             lines = location.log.read_text(errors="replace").splitlines()[-logs.TAIL_LINES :]
             yield LogFile("ray up", naming.HEAD, location.log.name, lines)
         if head is not None and head.state == "running":
-            # The autoscaler, on the head, sets workers up.
+            # The autoscaler's logs say how the set-up of workers goes.
             for name, lines in nodes.autoscaler_lines(location, head).items():
                 yield LogFile(name, naming.HEAD, name, lines)
             with suppress(OutsideError):
@@ -177,14 +190,14 @@ def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") ->
 
 
 def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the `ssh` to a node's instance, or into its container where nodes are containers."""
+    """Return the `ssh` command to a node (name or instance id), or to its container."""
     location = locations.find(spec, site)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     ids = {each.id: each.name for each in found.values()}
     instance = contract.pick(found, ids.get(node, node), cluster=spec.name)
     address, identity = snapshot.login(location, instance)
     if command:
-        # As in a shell that is interactive: ~/.bashrc reads it.
+        # An interactive shell reads this file from ~/.bashrc; a command has to do so itself.
         command = f". {desired.files(instance.tags.get(naming.IMAGE, ''))}/environment; {command}"
     if naming.IMAGE in instance.tags:
         words = snapshot.inside(instance, contract.shell_words(command), terminal=terminal)

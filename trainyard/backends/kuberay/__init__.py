@@ -1,7 +1,7 @@
 """A RayCluster on Kubernetes, made by the KubeRay operator; its dashboard is behind a port-forward.
 
-Another backend that makes a Kubernetes first calls these with a section of its own: its kubeconfig,
-context, namespace.
+The backend microk8s, which makes a Kubernetes first, calls these functions with a `section` of its
+own: another kubeconfig, context and namespace than the cluster file's `kuberay`.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def up_steps(spec: ClusterSpec, site: Site, section: Section = None) -> list[Sta
 
 
 def documents(spec: ClusterSpec, site: Site, section: Section = None) -> list[Object]:
-    """Return what Kubernetes would get, without Secrets and variables that look like secrets.
+    """Return the objects that `up` would apply, without Secrets and secret values of variables.
 
-    Raises what the steps do.
+    Asks Kubernetes and the registry; raises the same errors as `up_steps`.
     """
     without_secrets = spec.model_copy(update={"env": hidden(spec.env)})
     desired = read_desired(without_secrets, site, section or spec.kuberay)
@@ -84,7 +84,10 @@ def documents(spec: ClusterSpec, site: Site, section: Section = None) -> list[Ob
 def down_steps(
     spec: ClusterSpec, site: Site, section: Section = None, *, purge: bool
 ) -> list[Stage]:
-    """Return the steps that remove all that is recorded and labelled, whatever the file says."""
+    """Return the stage with the steps of `down`.
+
+    They remove what carries the cluster's label at the recorded location; the file may say another.
+    """
 
     def steps() -> list[Step]:
         where = location.find(spec, site, section or spec.kuberay)
@@ -135,8 +138,8 @@ def _steps(desired: Desired) -> list[Step]:
     refused = ray_cluster.refusal(desired, changes)
     steps: list[Step] = []
     if refused:
-        # The steps after the refusal are shown as with --recreate; a cluster that never ran needs
-        # no flag.
+        # A plan shows the steps after the refusal as if --recreate was given. A cluster whose head
+        # was never ready has no runs: it is replaced without that flag.
         desired = replace(desired, site=desired.site.wishing(recreate=True))
         changes = ()
         if not desired.never_started:
@@ -169,7 +172,7 @@ def _object_steps(desired: Desired) -> list[Step]:
     """Return the steps that make the objects that the RayCluster needs."""
     where = desired.location
     steps = [objects.namespace_step(where, desired.documents.namespace)]
-    # The cluster's image stays with the logins that it was made with.
+    # A kept image is pulled with the logins that the cluster was made with.
     if not desired.keeps_logins:
         steps.append(objects.login_step(where, desired.pull_secret))
     steps.append(objects.token_step(where))
@@ -179,7 +182,10 @@ def _object_steps(desired: Desired) -> list[Step]:
 
 
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
-    """Return the step that refuses to change another user's cluster, or takes it over."""
+    """Return the step that refuses to change another user's cluster, or with --adopt takes it over.
+
+    Returns [] if the cluster is this user's, or if nothing would change.
+    """
     where = desired.location
     site = desired.site
     theirs = ownership.of(where, desired.live)

@@ -1,4 +1,4 @@
-"""A cluster's dashboard: a port-forward to the pod of the current head, and Ray's answers."""
+"""A cluster's dashboard, reached through a port-forward to the pod of the current head."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from trainyard.seams.kube.types import POD, Object
 
 @dataclass(frozen=True)
 class Dashboard:
-    """The dashboard of the cluster at a location. Its port-forward begins when first needed."""
+    """The dashboard of the cluster at a location. The first method call opens its port-forward."""
 
     location: Location
 
     def address(self) -> str:
-        """Return the dashboard's address on this machine; it works while this process lives."""
+        """Return the dashboard's URL on this machine; it is valid as long as this process lives."""
         return f"http://{forward.LOOPBACK}:{self._port()}"
 
     def ray_client(self, port: int) -> str:
-        """Return the address of Ray Client's server on this machine, while this process lives."""
+        """Return the address of Ray Client's server here; valid as long as this process lives."""
         return f"ray://{forward.LOOPBACK}:{self._forwarded(port)}"
 
     def last_error(self) -> str:
-        """Return why the newest connection failed; "" if it did not."""
+        """Return why the newest connection through the port-forward failed; "" if it did not."""
         return forward.last_error(self._port())
 
     def alive(self, token: str | None, cluster_pods: Iterable[Object]) -> frozenset[str]:
-        """Return the names of the nodes that Ray calls alive.
+        """Ask Ray for the names of its nodes that are alive; OutsideError without an answer.
 
-        Raises OutsideError when Ray does not answer. A node that joined before the current pod of
-        its name began is a predecessor: Ray notices late that a node is gone.
+        A node that joined before the current pod of its name started does not count: it is the
+        pod's predecessor, which Ray calls alive for a while after its end.
         """
         started = {naming.node_name(pod): pods.ray_started(pod) for pod in cluster_pods}
         return ray_nodes.alive(self.address(), token, started=started)
@@ -43,7 +43,7 @@ class Dashboard:
         return self._forwarded(naming.DASHBOARD_PORT)
 
     def _forwarded(self, port: int) -> int:
-        """Return the port here that leads to a port of the head."""
+        """Return the port on this machine that is forwarded to `port` of the head's pod."""
         where = self.location
         return forward.forward(
             where.kube,

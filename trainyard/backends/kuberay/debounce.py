@@ -1,4 +1,4 @@
-"""How long a bad sign must last before it is an error: much in Kubernetes mends itself."""
+"""How long a bad sign must last before it is an error: Kubernetes repairs most faults by itself."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ from collections.abc import Callable, Sequence
 from trainyard.diagnosis import Diagnosis, merged
 
 # The time limits of all waiting for Kubernetes. Kubelet, scheduler and operator retry within
-# seconds: a cause that is still there then stays.
+# seconds: a cause that lasts longer stays.
 SOON = 5.0
-# An API server that is started again is away for half a minute, and calls hosts lost for 40 s after
-# that (Kubernetes 1.34); an operator is installed, DNS started, a Secret handed to a busy kubelet
-# within that time too.
+# An API server that restarts is away for half a minute, and calls hosts lost for 40 s after that
+# (Kubernetes 1.34). A minute is also enough to install an operator, to start DNS, and to hand a
+# Secret to a busy kubelet.
 MINUTE = 60.0
-# Ray gives its dashboard 150 s (ray_settings.py); while no image is pulled, nothing takes longer
-# than this.
+# The longest time without any change, unless an image is pulled: Ray gives its dashboard 150 s
+# (shared/ray_nodes.py).
 STILL = 300.0
 # Isaac Sim's image is 20 GB: an hour at 50 Mbit/s.
 PULL = 2 * 3600.0
 
 
 class Debounce:
-    """Remembers since when each cause is observed. A cause that disappears starts over."""
+    """Remembers since when each cause is observed; if one disappears, its time starts over."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._since: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def expired(self, causes: Sequence[Diagnosis]) -> Diagnosis | None:
-        """Return the first cause past its tolerance, with all nodes that have it, or None."""
+        """Record the present causes; return the first that has outlasted its tolerance, or None.
+
+        The result names all nodes with the same message.
+        """
         now = self._now()
         # The message of a cause may change while it lasts; its key does not.
         self._since = {_key(cause): self._since.get(_key(cause), now) for cause in causes}
@@ -39,7 +42,7 @@ class Debounce:
         return None
 
     def others(self, first: Diagnosis, causes: Sequence[Diagnosis]) -> list[Diagnosis]:
-        """Return the other causes past their tolerance: the user would meet them next."""
+        """Return the causes other than `first` that have outlasted their tolerance."""
         now = self._now()
         lasting = [cause for cause in causes if self._has_lasted(cause, now)]
         return [cause for cause in merged(lasting) if cause.message != first.message]

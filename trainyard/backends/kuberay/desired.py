@@ -1,7 +1,7 @@
-"""The desired cluster on Kubernetes, and the one that is there: images, logins, documents.
+"""The desired cluster on Kubernetes, and the existing one: images, logins, documents.
 
-Kubelets know users and passwords only (core/v1, kubernetes.io/dockerconfigjson): they cannot use
-the tokens that some `docker login`s leave in place of both.
+Kubelets log in to registries only with user and password (core/v1, kubernetes.io/dockerconfigjson).
+Some `docker login`s store a token instead, which kubelets cannot use.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
-# Kubelets look for Docker Hub under this name alone (kubernetes,
+# Kubelets find a login for Docker Hub only under this key (kubernetes,
 # pkg/credentialprovider/keyring.go).
 HUB_KEY = "https://index.docker.io/v1/"
 
 
 @dataclass(frozen=True)
 class Desired:
-    """A cluster as it should be, and the present one.
+    """The desired cluster, and the existing one, if any.
 
-    `live` is the RayCluster, None if there is none; `pods` are those that KubeRay made for it, or
-    for a former one. `images` are those of groups that run another one than the head's `image`.
-    `pull_secret` is None where the images need no login.
+    `live` is the existing RayCluster, or None. `pods` are the pods that KubeRay made for it, or for
+    a former RayCluster of this name. `image` is the head's; `images` has the groups with another
+    image. `pull_secret` is the Secret for Trainyard to make; None where the images need no login.
     """
 
     spec: ClusterSpec
@@ -58,19 +58,19 @@ class Desired:
 
     @property
     def running(self) -> Object | None:
-        """Return the RayCluster that is to be kept or changed: not one that is being removed."""
+        """Return the existing RayCluster, unless it is being removed."""
         if self.live is None or pods.is_leaving(self.live):
             return None
         return self.live
 
     @property
     def keeps_logins(self) -> bool:
-        """Say whether the cluster's images stay, and with them the logins that it was made with."""
+        """Say whether an image could not be resolved and is kept, so that its login is kept too."""
         return any(image.is_kept for image in (self.image, *self.images.values()))
 
     @property
     def never_started(self) -> bool:
-        """Say whether nothing can run on the RayCluster that is there: its head was never ready."""
+        """Say whether a RayCluster exists whose head was never ready: no run can be on it."""
         live = self.live
         if live is None:
             return False
@@ -83,10 +83,13 @@ class Desired:
 
 
 def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
-    """Return the desired cluster. Raises what stands in the way of it."""
+    """Ask Kubernetes and the registry what exists, and return it with the desired cluster.
+
+    Raises an error if the cluster cannot be made, such as for missing rights or a missing image.
+    """
     where = location.of_section(spec, site, section)
     location.refuse_other(site, where)
-    # Asked for alone first: a rejected login or a silent server is then one error, not several.
+    # This request comes before the parallel ones: a rejected login is then one error, not several.
     live = _live(where, spec)
     if live is None or site.wishes.recreate:
         rights.refuse_missing(where, rights.needed(spec, section))
@@ -125,7 +128,7 @@ def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
 
 
 class _Logins(NamedTuple):
-    """The Secret for Trainyard to make, and the names of all Secrets to pull with."""
+    """The Secret for Trainyard to make, or None, and the names of all Secrets to pull with."""
 
     pull_secret: Object | None
     names: tuple[str, ...]
@@ -135,7 +138,7 @@ def _logins(
     cluster: str, section: KuberaySection, images: Sequence[PinnedImage], live: Object | None
 ) -> _Logins:
     if live and any(image.is_kept for image in images):
-        # The cluster's image keeps the logins that it was made with.
+        # A kept image is pulled with the Secrets that the cluster was made with.
         return _Logins(None, _pull_secrets(live))
 
     name = naming.pull_secret(cluster)
@@ -146,7 +149,7 @@ def _logins(
 
 
 def _running(live: Object | None) -> dict[str, str]:
-    """Return the image that each group of a RayCluster runs; {} if there is none."""
+    """Return the image of each group of a RayCluster; {} without a RayCluster."""
     if live is None:
         return {}
     running = {}
@@ -157,14 +160,14 @@ def _running(live: Object | None) -> dict[str, str]:
 
 
 def _reference(image: PinnedImage, running: str | None) -> str:
-    """Return the running reference if it is the same image under any registry's name."""
+    """Return the running reference if its digest is the same, as another name is no drift."""
     if running and image.digest and running.endswith(f"@{image.digest}"):
         return running
     return image.reference
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
-    """Return the RayCluster. If the user may not read it, name every missing right at once."""
+    """Return the RayCluster, or None; if it may not be read, raise with all missing rights."""
     try:
         return location.ray_cluster(where)
     except ForbiddenError:
@@ -175,10 +178,10 @@ def _live(where: Location, spec: ClusterSpec) -> Object | None:
 def pull_secret(
     cluster: str, images: Sequence[PinnedImage], *, others: Sequence[str], name: str
 ) -> Object | None:
-    """Return the Secret to pull a cluster's images with, None if they need no login.
+    """Return the Secret with the logins for a cluster's images; None if they need no login.
 
-    `others` are the Secrets that the file names in kuberay.pull_secrets. Raises PrerequisiteError
-    for a login that only Docker can use, unless there are such.
+    `others` are the Secrets that the file names in kuberay.pull_secrets. A login that only Docker
+    can use raises PrerequisiteError; if `others` are given, that login is left out instead.
     """
     logins: dict[str, dict[str, str]] = {}
     for image in images:
@@ -196,7 +199,7 @@ def pull_secret(
 
 
 def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return an image's login under the registry's name that kubelets look for; {} if none."""
+    """Return an image's login by the registry's key for kubelets; {} without a usable login."""
     login = image.login
     if login is None or (others and not login.password):
         return {}

@@ -1,4 +1,4 @@
-"""Findings below a cluster: a missing or old operator, and hosts in trouble."""
+"""Findings of `cluster.doctor` on Kubernetes: a missing or old operator, and hosts in trouble."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ OPERATOR = "KubeRay operator"
 
 
 def findings(where: Location) -> list[Finding]:
-    """Look at the operator and the hosts of the cluster's pods, as far as the user may see them."""
+    """Return the findings on the operator, and on the Kubernetes nodes with pods of the cluster.
+
+    Checks that need a right that the user lacks are skipped; without pods nothing is checked.
+    """
     existing = cluster_pods(where)
     names = sorted({pods.host(pod) for pod in existing} - {""})
     hosts = if_allowed(side_by_side, lambda name: where.kube.get(NODE, name), names) or []
@@ -33,7 +36,7 @@ def findings(where: Location) -> list[Finding]:
 
 
 def of_operators(operators: tuple[Object, ...], where: Location) -> Iterator[Finding]:
-    """Yield that no operator runs, and each operator that is too old."""
+    """Yield a finding if no operator runs, and one for each operator that is too old."""
     if not any(pods.is_true(deployment, "Available") for deployment in operators):
         message = (
             "none runs: no node that ends is made again, and no change of the file takes effect"
@@ -51,7 +54,7 @@ def of_operators(operators: tuple[Object, ...], where: Location) -> Iterator[Fin
 
 
 def of_host(host: Object, kubectl: str) -> Iterator[Finding]:
-    """Yield the conditions of a Kubernetes node under which pods are ended, or are not started."""
+    """Yield a finding for each bad condition of a Kubernetes node: not Ready, or under pressure."""
     name = pods.name(host)
     for condition in host["status"].get("conditions") or ():
         kind = condition["type"]

@@ -16,7 +16,7 @@ from trainyard.steps import Step
 
 def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
     """Return the steps that remove the cluster at this location, and its record."""
-    # These refuse before anything is removed.
+    # The checks of rights and of --purge may raise: they come before any step removes something.
     rights.refuse_missing(where, rights.REMOVE)
     purge_steps: list[Step] = []
     if with_purge:
@@ -42,7 +42,7 @@ def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
 
 
 def _rest_step(where: Location) -> Step:
-    """Return the step after which nothing carries the cluster's label."""
+    """Return the step that removes what carries the cluster's label, besides the RayCluster."""
     now = _labelled(where)
     if now:
         title = f"Remove what belongs to it: {removal.names(now)}"
@@ -52,11 +52,10 @@ def _rest_step(where: Location) -> Step:
 
 
 def _labelled(where: Location) -> Left:
-    """Return the cluster's own objects besides the RayCluster.
+    """Return the cluster's objects that are not the RayCluster, and not owned by one.
 
-    An object that has an owner goes with it, as do pods of the cluster's copies. Secrets and the
-    claim are asked for by name: the right to list Secrets is the right to read every Secret of the
-    namespace.
+    Kubernetes removes an owned object together with its owner. Secrets and the claim are asked for
+    by name: the right to list Secrets would be the right to read every Secret of the namespace.
     """
     kube = where.kube
     name = where.name

@@ -1,4 +1,4 @@
-"""The groups of nodes of a cluster: of its file, and of its RayCluster; pure."""
+"""The groups of nodes in a cluster file, and in a RayCluster; pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAD = "head"
 
 @dataclass(frozen=True)
 class Group:
-    """A group of `least` to `most` nodes, and what each of them is for Ray; memory in bytes."""
+    """A group of `least` to `most` nodes, and the resources of each for Ray; memory in bytes."""
 
     name: str
     least: int
@@ -31,7 +31,7 @@ class Group:
 
 
 def of_cluster(cluster: Object | None) -> dict[str, Group]:
-    """Return the groups as the RayCluster has them; {} if there is none."""
+    """Return the groups of a RayCluster by name, the head's included; {} without a RayCluster."""
     if cluster is None:
         return {}
     workers = cluster["spec"].get("workerGroupSpecs") or ()
@@ -45,7 +45,10 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 
 
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
-    """Return the file's groups with the file's sizes; each node is as it was made."""
+    """Return the file's groups by name: the numbers of nodes from the file, the rest as it runs.
+
+    Resources are those of the RayCluster, and the file's only for groups that it does not have.
+    """
     declared = [_declared(HEAD, spec.head, least=1, most=1)]
     for worker in spec.workers:
         declared.append(_declared(worker.name, worker, least=worker.least, most=worker.most))
@@ -59,7 +62,10 @@ def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
 
 
 def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
-    """Yield each group whose size differs from the file: `cpu: 2 nodes now, 3 nodes desired`."""
+    """Yield groups with another number of nodes than in the file: `cpu: 2 nodes now, 3 desired`.
+
+    Other drift is not yielded. Without a RayCluster there is none.
+    """
     if cluster is None:
         return
     made = of_cluster(cluster)
@@ -72,7 +78,7 @@ def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
 
 
 def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
-    """Return a group's pods: ready ones first, leaving ones last; at most one head."""
+    """Return a group's pods: ready pods first, leaving pods last. For the head at most one pod."""
     found = [pod for pod in cluster_pods if pods.group(pod) == group]
     found.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
     if group == HEAD:
@@ -81,7 +87,10 @@ def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
 
 
 def awaited(cluster: Object | None, cluster_pods: Sequence[Object]) -> list[Object]:
-    """Return the pods that must run: of a growing group its fewest, not those that Ray adds."""
+    """Return the pods that must run before the cluster is ready.
+
+    For a group that grows these are as many pods as its minimum: the autoscaler decides on more.
+    """
     made = of_cluster(cluster)
     found: list[Object] = []
     for name in dict.fromkeys(map(pods.group, cluster_pods)):
@@ -94,7 +103,7 @@ def awaited(cluster: Object | None, cluster_pods: Sequence[Object]) -> list[Obje
 
 
 def missing(cluster: Object, cluster_pods: Sequence[Object]) -> list[str]:
-    """Return the groups that have too few pods; leaving pods count until they are gone."""
+    """Return the groups with fewer pods than their minimum; leaving pods count as pods."""
     existing = [pods.group(pod) for pod in cluster_pods]
     groups = of_cluster(cluster).values()
     return [group.name for group in groups if existing.count(group.name) < group.least]
@@ -124,11 +133,11 @@ def _number(option: object) -> int | None:
 
 
 def _resources(option: str) -> dict[str, float]:
-    """Return Ray's custom resources from the option of `ray start`: JSON in shell quotes."""
+    """Return custom resources from the option `resources` of `ray start`: JSON in shell quotes."""
     try:
         return dict(json.loads("".join(shlex.split(option)) or "{}"))
     except ValueError:
-        # A user edited it by hand: Ray judges it.
+        # A user edited the option by hand; Ray itself will report the error.
         return {}
 
 

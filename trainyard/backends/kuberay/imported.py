@@ -15,7 +15,7 @@ from trainyard.spec.kubernetes import is_set_by_kuberay
 from trainyard.spec.units import format_size
 
 GPU = "nvidia.com/gpu"
-# Keys of a container that the cluster file has a word for, or that every cluster has.
+# Keys of a container that are dropped without a note: Trainyard sets them itself.
 _OURS = ("name", "ports", "imagePullPolicy")
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
 # Every node has its private directories there: Ray's logs, and shared memory.
@@ -30,11 +30,11 @@ _VOLUMES = {
 }
 
 
-# Parameters of `ray start` that a cluster file has words for.
+# Parameters of `ray start` for which a cluster file has other keys.
 _WORDS = ("num-cpus", "num-gpus", "resources", "labels")
-# The key of the RayCluster's spec in objects that make a cluster.
+# The key of a RayCluster's spec within other kinds of KubeRay.
 _CLUSTER_OF = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
-# Keys of a RayJob, and the keys of a job file that mean the same.
+# Keys of a RayJob, and the corresponding keys of a job file.
 _OF_A_JOB = {
     "entrypoint": "command",
     "runtimeEnvYAML": "runtime_env",
@@ -42,7 +42,7 @@ _OF_A_JOB = {
     "entrypointNumGpus": "resources.gpus",
     "entrypointResources": "resources.custom",
 }
-# maxReplicas of a group that says none (ray.io_rayclusters.yaml).
+# The default of maxReplicas (ray.io_rayclusters.yaml).
 _UNBOUNDED = 2147483647
 
 
@@ -54,7 +54,7 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and sentences about keys without a place, or moved."""
+    """Return a cluster file's content, and notes on keys that have no place in it, or another."""
     key = _CLUSTER_OF.get(document["kind"])
     if key is None:
         return _Conversion(document).run()
@@ -76,7 +76,7 @@ class _Conversion:
         self._groups: dict[str, dict[str, Any]] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
-        """Convert the document; return the file and the notes."""
+        """Take all keys with a place in a cluster file; return its content, and the notes."""
         take = self._from.take
         for key in ("apiVersion", "kind"):
             take(key)
@@ -114,7 +114,7 @@ class _Conversion:
         return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
 
     def _autoscaler(self) -> None:
-        """Take the autoscaler's resources, if its limits and requests are the same."""
+        """Take the autoscaler's CPUs and memory, if its limits and requests are the same."""
         place = ("spec", "autoscalerOptions")
         found = self._from.see(*place, "resources") or {}
         limits = found.get("limits")
@@ -157,7 +157,10 @@ class _Conversion:
         return {**group, **self._group(place, group["name"])}
 
     def _replicas(self, place: tuple[Step, ...], name: str, *, grows: bool) -> tuple[int, int, int]:
-        """Return least, wanted, most replicas, as KubeRay does (GetWorkerGroupDesiredReplicas)."""
+        """Return the fewest, wanted and most replicas, as KubeRay computes them.
+
+        Source: GetWorkerGroupDesiredReplicas.
+        """
         replicas = self._from.take(*place, "replicas")
         least = self._from.take(*place, "minReplicas") or 0
         most = self._from.take(*place, "maxReplicas")
@@ -184,7 +187,10 @@ class _Conversion:
         return least, wanted, most
 
     def _group(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return the keys that head and workers share; a pod's own keys go to kuberay.groups."""
+        """Return the keys that both the head and worker groups have: sizes, image, `ray_start`.
+
+        Settings of the group's pods are put below kuberay.groups.
+        """
         found = self._sizes(place, name)
         if self._from.see(*place, "serviceType") == "ClusterIP":
             self._from.take(*place, "serviceType")
@@ -200,7 +206,7 @@ class _Conversion:
         return found
 
     def _pods(self, place: tuple[Step, ...], name: str) -> None:
-        """Take the labels, annotations and placement of a group's pods."""
+        """Move labels, annotations and placement of a group's pods below kuberay.groups."""
         pods: dict[str, Any] = self._groups.get(name, {})
         template = (*place, "template")
         for key in ("labels", "annotations"):
@@ -225,7 +231,10 @@ class _Conversion:
             self._groups[name] = pods
 
     def _sizes(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return CPUs, memory and GPUs: the limits; smaller requests go to kuberay.groups."""
+        """Return CPUs, memory and GPUs of a group: the container's limits, else its requests.
+
+        Requests that are smaller than the limits are put below kuberay.groups.
+        """
         resources = (*_container(place), "resources")
         limits = self._from.take(*resources, "limits") or {}
         requests = self._from.take(*resources, "requests") or {}
@@ -235,7 +244,7 @@ class _Conversion:
 
         if without := sorted({"cpu", "memory"} & requests.keys() - limits.keys()):
             self._notes.append(
-                f"{' and '.join(without)} of {name}: what is requested is the limit, too"
+                f"{' and '.join(without)} of {name}: the request becomes the limit, too"
             )
 
         if "cpu" in asked:
@@ -265,10 +274,10 @@ class _Conversion:
         return found
 
     def _note_resources(self, name: str, keys: Sequence[str]) -> None:
-        """Note the resources of a container that a cluster file has no word for."""
+        """Add a note for each resource of a container that has no key in a cluster file."""
         for key in keys:
             why = "has no place here"
-            # A vendor's resource has a domain.
+            # The name of a vendor's resource, such as another GPU, has a domain.
             if "/" in key:
                 why = f"kuberay.gpu_resource names another GPU than {GPU}"
             self._notes.append(f"{key} of {name}: {why}")
@@ -276,7 +285,7 @@ class _Conversion:
     def _start(
         self, place: tuple[Step, ...], name: str, sizes: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the parameters of `ray start` in the words of a cluster file."""
+        """Return the parameters of `ray start`, under a cluster file's keys or `ray_start`."""
         found: dict[str, Any] = {}
         words: dict[str, Any] = {}
         rest: dict[str, Any] = {}
@@ -298,7 +307,8 @@ class _Conversion:
         if "labels" in words:
             found["labels"] = dict(pair.split("=", 1) for pair in str(words["labels"]).split(","))
 
-        # KubeRay 1.5: what the group itself says counts before its rayStartParams.
+        # Since KubeRay 1.5 a group has its own `resources` and `labels`; they override
+        # rayStartParams.
         found |= self._resources(name, self._from.take(*place, "resources") or {})
         if labels := self._from.take(*place, "labels"):
             found["labels"] = labels
@@ -314,7 +324,10 @@ class _Conversion:
         return found
 
     def _request_all(self, name: str, cpus: int) -> None:
-        """Request all CPUs for Ray: a node without CPUs for tasks may use what it requests."""
+        """Set the requested CPUs of a node with `cpus: 0` to all CPUs of its container.
+
+        For such a node a cluster file has no limit: Ray may use as many CPUs as are requested.
+        """
         requests = self._groups.setdefault(name, {}).setdefault("requests", {})
         if "cpus" in requests:
             self._notes.append(f"{name} requests all of its {cpus} CPUs, not {requests['cpus']:g}")
@@ -326,7 +339,7 @@ class _Conversion:
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
-        """Return the variables that are equal in all containers; the rest become their group's."""
+        """Return the variables that are equal in all groups; put the rest below kuberay.groups."""
         by_group = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
@@ -348,7 +361,7 @@ class _Conversion:
         return shared
 
     def _group_env(self, group: str, env: Mapping[str, Any]) -> None:
-        """Give a group its variables; note those without text, and those that Trainyard sets."""
+        """Put variables below kuberay.groups; note those without a value, or set by Trainyard."""
         own = {}
         without_text = []
         set_here = []
@@ -361,14 +374,14 @@ class _Conversion:
                 own[name] = str(value)
 
         if without_text:
-            self._notes.append(f"{', '.join(without_text)} of {group}: `env` has text alone")
+            self._notes.append(f"{', '.join(without_text)} of {group}: `env` takes only plain text")
         if set_here:
             self._notes.append(f"{', '.join(set_here)} of {group}: Trainyard sets this itself")
         if own:
             self._groups.setdefault(group, {})["env"] = own
 
     def _shared_pods(self, places: Sequence[tuple[Step, ...]]) -> None:
-        """Take account, pull secrets and volumes where all pods have the same."""
+        """Take service account, pull Secrets and volumes that are the same in all groups."""
         specs = [(*place, "template", "spec") for place in places]
         for theirs, ours in (
             ("serviceAccountName", "service_account"),
@@ -398,7 +411,7 @@ class _Conversion:
             self._forget_mounts(place, taken)
 
     def _shared_memory(self, volumes: Sequence[Sequence[dict[str, Any]]]) -> None:
-        """Take the size of shared memory, where all pods that set one set the same."""
+        """Take the size of shared memory; note it if groups set different sizes."""
         sizes = set()
         for mounted in volumes:
             for volume in mounted:
@@ -415,7 +428,7 @@ class _Conversion:
             )
 
     def _mounted(self, place: tuple[Step, ...]) -> list[dict[str, Any]]:
-        """Return the volumes of a pod's first container that a cluster file has a word for."""
+        """Return the mounts of a pod's first container that `kuberay.volumes` can express."""
         volumes = self._from.see(*place, "template", "spec", "volumes") or []
         sources = {volume["name"]: volume for volume in volumes}
         found = []
@@ -451,12 +464,12 @@ class _Conversion:
 
 
 def _container(place: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the path of Ray's container: KubeRay takes the first one."""
+    """Return the path of Ray's container, which KubeRay expects to be the first."""
     return (*place, "template", "spec", "containers", 0)
 
 
 def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Move an image that all groups have to the file's top."""
+    """Remove an image that all groups share from the groups, and return it; else return {}."""
     images = {group.get("image") for group in groups}
     if len(images) > 1 or images == {None}:
         return {}
@@ -480,7 +493,7 @@ def _empty_dir(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quoted(value: str) -> dict[str, Any]:
-    """Return custom resources: JSON in shell quotes, as in KubeRay's samples."""
+    """Return custom resources from JSON in shell quotes, as KubeRay's samples write them."""
     found = json.loads(value.strip("'"))
     if isinstance(found, str):
         found = json.loads(found)

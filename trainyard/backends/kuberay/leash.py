@@ -1,4 +1,4 @@
-"""The leash of a cluster on Kubernetes: a pod that may delete this one RayCluster only."""
+"""The leash of a cluster on Kubernetes: a pod whose account may delete only this RayCluster."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from trainyard.seams.kube.types import (
 
 KINDS = (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)
 READY = "/tmp/trainyard-leash"  # noqa: S108 (in its own container)
-# A label of its pods alone.
+# A label that only the leash's pod has.
 _PART = "io.trainyard/part"
 
 
 def of(where: Location) -> Leash:
-    """Return the cluster's leash; it counts from when the RayCluster was made."""
+    """Return the functions of the leash; its deadline counts from the RayCluster's creation."""
     return Leash(
         lambda: observe(where),
         lambda: made(location.ray_cluster(where)),
@@ -48,7 +48,11 @@ def _name(where: Location) -> str:
 
 
 def observe(where: Location) -> LeashStatus | None:
-    """Return the leash that the Deployment was made for, and why it does not hold, if so."""
+    """Ask Kubernetes for the cluster's leash, as its Deployment's annotation has it.
+
+    Returns None without that Deployment, or if the user may not read it. While the Deployment's pod
+    is not ready, the result has a `problem`.
+    """
     deployment = if_allowed(where.kube.get, DEPLOYMENT, _name(where), namespace=where.namespace)
     if deployment is None or naming.LEASH not in pods.annotations_of(deployment):
         return None
@@ -70,7 +74,11 @@ def observe(where: Location) -> LeashStatus | None:
 
 
 def put(where: Location, leash: LeashStatus) -> None:
-    """Make the pod and its account, owned by the RayCluster, as are the Secrets from now on."""
+    """Apply the leash's Deployment and account, with the RayCluster as their owner.
+
+    The cluster's Secrets get the same owner, so that Kubernetes removes all of them with the
+    RayCluster. Without a RayCluster nothing is done.
+    """
     live = location.ray_cluster(where)
     if live is None:
         return
@@ -85,7 +93,7 @@ def put(where: Location, leash: LeashStatus) -> None:
 
 
 def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) -> Sequence[Object]:
-    """Return the objects: with the head's image, hosts, logins and user."""
+    """Return the leash's objects; image, placement, pull Secrets and user are those of the head."""
     head = live["spec"]["headGroupSpec"]["template"]["spec"]
     container = head["containers"][0]
     labels = {**naming.labels(where.name), _PART: "leash"}
@@ -132,13 +140,13 @@ def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) 
 
 
 def take_off(where: Location) -> None:
-    """Remove the pod and its account; the Secrets stay with the RayCluster."""
+    """Remove the leash's Deployment and account; the Secrets stay owned by the RayCluster."""
     for kind in KINDS:
         where.kube.delete(kind, _name(where), namespace=where.namespace)
 
 
 def release_secrets(where: Location) -> None:
-    """Let the Secrets outlive the RayCluster: its successor needs them."""
+    """Remove the owner of the Secrets, so that they outlive the RayCluster for its successor."""
     for secret in _secrets(where):
         if secret["metadata"].get("ownerReferences"):
             _own(where, secret, None)

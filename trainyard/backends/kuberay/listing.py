@@ -1,4 +1,4 @@
-"""This tool's clusters on Kubernetes, by label, where files and records of this machine lead."""
+"""Trainyard's clusters on each Kubernetes that a file or record of this machine names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.seams.threads import side_by_side, within
 from trainyard.spec.cluster import ClusterSpec
 
-# A list must not wait for a laptop's old kubeconfigs.
+# Old kubeconfigs may name servers that do not answer: a list must not wait for them.
 ANSWER_SECONDS = 3.0
 
 
@@ -28,7 +28,11 @@ def discover(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Return the locations of these clusters, and labelled RayClusters that are none of them."""
+    """Ask each Kubernetes of these clusters and records for RayClusters with Trainyard's label.
+
+    Returns the locations of the given clusters, and the labelled RayClusters that are none of them.
+    `region` is not used.
+    """
     locations, problems = _located(clusters)
     kubes: dict[tuple[str, str], Kube] = {}
     for where in locations.values():
@@ -69,7 +73,7 @@ def discover(
 def _located(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Location], dict[str, str]]:
-    """Return the locations of clusters, and why others have none, by their names."""
+    """Return, by name, the locations of the clusters, and for the rest why they have none."""
     locations = {}
     problems = {}
     for spec, site in clusters:
@@ -85,7 +89,7 @@ def _key(kube: Kube) -> tuple[str, str]:
 
 
 def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | TrainyardError:
-    """Return the RayClusters with Trainyard's label, or why a Kubernetes did not list them."""
+    """Return the RayClusters with Trainyard's label, or the error of a Kubernetes that refused."""
     try:
         return within(seconds, lambda: kube.list(RAY_CLUSTER, labels=naming.CLUSTER))
     except ForbiddenError as error:
@@ -97,7 +101,7 @@ def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | Trainy
 
 
 def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
-    """Return a RayCluster with the flags of cluster.* that select it."""
+    """Return a RayCluster as a FoundCluster, with the flags of cluster.* that select it."""
     metadata = cluster["metadata"]
     where = Location(kube, metadata["namespace"], metadata["name"])
     is_ready = (cluster.get("status") or {}).get("state") == "ready"
@@ -107,7 +111,7 @@ def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
 
 
 def _recorded(states: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Kube]:
-    """Yield the Kubernetes of each recorded cluster without a file, if a kubeconfig leads there."""
+    """Yield the Kubernetes of each record, unless its kubeconfig or context no longer exists."""
     for state in states:
         record = read_json(state / "cluster.json") or {}
         files = {}
@@ -117,5 +121,5 @@ def _recorded(states: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Ku
             access = config.access({**environ, **files}, context=record.get("context") or None)
             yield api.connect(access)
         except TrainyardError:
-            # Its record is listed with what removes it.
+            # `cluster.list` shows the record anyway, with the command that removes it.
             continue

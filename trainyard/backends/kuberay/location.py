@@ -1,4 +1,4 @@
-"""Where a cluster lives on Kubernetes: API server and namespace, and the record of them."""
+"""The location of a cluster on Kubernetes, API server and namespace, and the record of it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
-# Keys of the section that say where a cluster is; given on the command line, they are meant for
-# this very command.
+# Keys that locate a cluster. `--set` of one of them that contradicts the recorded location is a
+# conflict.
 _KEYS = ("namespace", "context", "kubeconfig")
 
 
 @dataclass(frozen=True)
 class Location:
-    """A namespace of one Kubernetes, and the name of the cluster that lives there, or is to.
+    """The API server, namespace and name of a cluster, whether or not the cluster exists.
 
-    `section` is what the caller says about kubeconfig, pods and operator: of a cluster file's
-    `kuberay`, or its own. `owner` is who we are to others.
+    `section` has the keys below `kuberay:` of the cluster file, or those that another backend gives
+    instead. `owner` is this user's name as an owner.
     """
 
     kube: Kube
@@ -44,9 +44,9 @@ class Location:
 
 @dataclass(frozen=True)
 class Record:
-    """The record by which a cluster is found after its file or the current context changed.
+    """The recorded location, by which a cluster is found after its file or context changed.
 
-    `kubeconfig` is written as $KUBECONFIG is.
+    `kubeconfig` is a list of paths, separated as in $KUBECONFIG.
     """
 
     name: str
@@ -61,17 +61,17 @@ class Record:
 
 
 class Owner(NamedTuple):
-    """A RayCluster, as its objects name it."""
+    """A RayCluster, as the ownerReferences of its objects name it."""
 
     name: str
     uid: str
 
 
 def find(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
-    """Return the cluster's location: the recorded one, whatever the file says now.
+    """Return the cluster's recorded location, even if the file says another; else the file's.
 
-    Raises RequestError if the recorded context now leads to another server, or if the command line
-    names another location.
+    Raises RequestError if the recorded context now leads to another server, or if `--set` names
+    another location.
     """
     record = read(site)
     if record is None:
@@ -87,7 +87,10 @@ def find(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
 
 
 def of_section(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
-    """Return the location that the section asks for, recorded or not. Raises PrerequisiteError."""
+    """Return the location that the section names; the record is ignored.
+
+    Raises PrerequisiteError without a usable kubeconfig or context.
+    """
     access = config.access(
         site.environ,
         kubeconfig=section.kubeconfig,
@@ -99,7 +102,7 @@ def of_section(spec: ClusterSpec, site: Site, section: KuberaySection) -> Locati
 
 
 def _owner(site: Site) -> str:
-    """Return this user's name as an owner: the one given or recorded on `up`, else user@host."""
+    """Return this user's name as an owner: $TRAINYARD_OWNER, else the recorded, else user@host."""
     record = read(site)
     if record and record.owner:
         return given(site.environ) or record.owner
@@ -107,7 +110,7 @@ def _owner(site: Site) -> str:
 
 
 def refuse_other(site: Site, location: Location) -> None:
-    """Raise RequestError if the cluster was made in another namespace or on another server."""
+    """Raise RequestError if the record names another namespace or server than `location`."""
     record = read(site)
     if record is None:
         return
@@ -137,7 +140,7 @@ def read(site: Site) -> Record | None:
 
 
 def record_of(location: Location) -> Record:
-    """Return the record to write down for a location."""
+    """Return the record of a location."""
     kube = location.kube
     return Record(
         name=location.name,
@@ -154,7 +157,7 @@ def write(site: Site, location: Location) -> None:
 
 
 def kubeconfig(kube: Kube) -> str:
-    """Return the kubeconfig files in use, as $KUBECONFIG is written."""
+    """Return the paths of the kubeconfig files in use, separated as in $KUBECONFIG."""
     return os.pathsep.join(map(str, kube.access.files))
 
 
@@ -163,9 +166,9 @@ def kubectl(location: Location) -> str:
 
 
 def kubectl_words(location: Location) -> list[str]:
-    """Return kubectl with its flags for the same Kubernetes.
+    """Return `kubectl` with the flags that select this Kubernetes.
 
-    Several kubeconfig files can be given only by $KUBECONFIG.
+    kubectl takes several kubeconfig files only from $KUBECONFIG: then the words leave them out.
     """
     words = ["kubectl"]
     files = location.kube.access.files
@@ -175,7 +178,7 @@ def kubectl_words(location: Location) -> list[str]:
 
 
 def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
-    """Return kubectl's arguments for a shell, or a command line, in a node's container."""
+    """Return kubectl's arguments to run a command line in a node's container; for "" a shell."""
     container = naming.WORKER_CONTAINER
     if pods.is_head(pod):
         container = naming.HEAD_CONTAINER
@@ -188,9 +191,9 @@ def exec_words(location: Location, pod: Object, command: str, *, terminal: bool)
 
 
 def ray_cluster(location: Location) -> Object | None:
-    """Return the cluster's RayCluster, None if there is none.
+    """Ask for the cluster's RayCluster; None if it does not exist.
 
-    Raises RequestError if Trainyard did not make it.
+    Raises RequestError if a RayCluster of this name exists that Trainyard did not make.
     """
     live = location.kube.get(RAY_CLUSTER, location.name, namespace=location.namespace)
     if live is None or is_ours(live, location.name):
@@ -210,7 +213,7 @@ def is_ours(found: Object, name: str) -> bool:
 
 
 def owners(found: Mapping[str, Any]) -> list[Owner]:
-    """Return the RayClusters that an object belongs to."""
+    """Return the RayClusters among an object's ownerReferences."""
     clusters = []
     for owner in found["metadata"].get("ownerReferences") or ():
         if owner["kind"] == RAY_CLUSTER.name:
@@ -219,7 +222,7 @@ def owners(found: Mapping[str, Any]) -> list[Owner]:
 
 
 def owner_of(live: Object, name: str) -> Object:
-    """Return the reference by which an object belongs to a live RayCluster, and goes with it."""
+    """Return the ownerReference for objects that Kubernetes is to remove with the RayCluster."""
     return {
         "apiVersion": RAY_CLUSTER.api,
         "kind": RAY_CLUSTER.name,
@@ -229,5 +232,5 @@ def owner_of(live: Object, name: str) -> Object:
 
 
 def _given(site: Site) -> list[str]:
-    """Return the command line's overrides that select a location."""
+    """Return the values of `--set` that locate the cluster."""
     return site.overriding(*(f"{site.backend}.{key}" for key in _KEYS))

@@ -1,4 +1,4 @@
-"""Names and labels of a cluster's objects on Kubernetes, by which they are found again."""
+"""Names and labels of a cluster's objects on Kubernetes, by which later commands find them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 CLUSTER = "io.trainyard/cluster"
-# The label of a namespace or an operator that Trainyard made; `cluster.down --purge` removes
-# nothing else.
+# The label of namespaces, CRDs and other objects that Trainyard made. `cluster.down --purge`
+# removes only namespaces and CRDs with it.
 MADE_BY = "app.kubernetes.io/managed-by"
 US = "trainyard"
 # Annotations of the RayCluster.
@@ -45,8 +45,9 @@ def token_secret(name: str) -> str:
     return name
 
 
-# Secrets that images are pulled with; no cluster's token can have these names, for their dots.
-# `image.verify` has a separate one: the cluster's may come or go meanwhile.~
+# The names of Secrets that images are pulled with. Cluster names have no dots, so no token's Secret
+# can have such a name. `image.verify` has a separate Secret, since `cluster.up` and `cluster.down`
+# may make or remove the cluster's Secret at the same time.
 def pull_secret(name: str) -> str:
     return f"{name}.pull"
 
@@ -65,9 +66,9 @@ def of_pods(name: str) -> str:
 
 
 def node_name(pod: Mapping[str, Any]) -> str:
-    """Return a pod's node name: `head`, or group and end of the pod's name (`gpu-x7k2p`).
+    """Return the name of a pod's Ray node: `head`, or group and end of the pod's name: `gpu-x7k2p`.
 
-    The pod's own command makes the same name from $HOSTNAME (kuberay/raycluster.yaml.j2).
+    `ray start` in the pod makes the same name from $HOSTNAME (kuberay/manifest, `_ray_start`).
     """
     pod_labels = pod["metadata"].get("labels") or {}
     if pod_labels.get(RAY_NODE_TYPE) == "head":

@@ -1,4 +1,4 @@
-"""The state of each node of a cluster, and what a run is promised of it; pure."""
+"""The state of each node of a cluster, and the resources that runs may expect of it; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAVES = "is being removed"
 
 
 class _Seen(NamedTuple):
-    """A node's state by its pod; as in NodeStatus."""
+    """A node's state, judged by its pod; the fields are as in NodeStatus."""
 
     state: NodeState
     detail: str
@@ -28,9 +28,9 @@ class _Seen(NamedTuple):
 def statuses(
     declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str]
 ) -> tuple[NodeStatus, ...]:
-    """Return the nodes of these groups, and those that only have pods.
+    """Return the status of every node of these groups, and of pods of other groups as surplus.
 
-    `alive` are the names that Ray calls alive.
+    `alive` are the names of the nodes that Ray calls alive.
     """
     known = {group.name: group for group in declared}
     for pod in snapshot.pods:
@@ -43,7 +43,7 @@ def statuses(
 
 
 def text(nodes: Iterable[NodeStatus]) -> str:
-    """Return each detail once, with its nodes: `head: pulls the image; a, b: starts Ray`."""
+    """Return the nodes' details, each once: `head: pulls the image; a, b: starts Ray`."""
     by_detail: dict[str, list[str]] = {}
     for node in nodes:
         if node.detail:
@@ -52,9 +52,10 @@ def text(nodes: Iterable[NodeStatus]) -> str:
 
 
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
-    """Yield the nodes that a cluster promises, and those that Ray may add.
+    """Yield the nodes that runs may expect, and as `optional` those that Ray may add or remove.
 
-    Ray may remove any node of a group that has more than its fewest.
+    If a group has more nodes than its minimum, all of its nodes are optional: Ray chooses which of
+    them it removes.
     """
     for group in made:
         existing = []
@@ -76,13 +77,17 @@ def _expected(name: str, group: Group, *, optional: bool) -> ExpectedNode:
 
 
 def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterator[NodeStatus]:
+    """Yield the status of each pod of a group, then of each node that has no pod yet.
+
+    A leaving pod counts as a node that exists: no missing node is yielded for it.
+    """
     members = groups.members(group.name, snapshot.pods)
     for index, pod in enumerate(members):
-        # A leaving pod does not count next to its successor.
-        most = group.most
+        # Leaving pods come last. One is surplus once the other pods are the group's minimum.
+        limit = group.most
         if pods.is_leaving(pod):
-            most = group.least
-        seen = _seen(pod, snapshot, alive, surplus=index >= most)
+            limit = group.least
+        seen = _seen(pod, snapshot, alive, surplus=index >= limit)
         yield NodeStatus(
             naming.node_name(pod),
             group.name,
@@ -107,11 +112,11 @@ def _unmade(group: Group, index: int) -> str:
 
 def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> _Seen:
     cause = diagnosis.of_pod(pod, snapshot)
-    # A node that Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started
-    # again calls its pods unready, and a control plane that was away calls hosts not ready.
+    # A node that Ray calls alive runs tasks, even if Kubernetes calls its host not ready. A kubelet
+    # that restarts calls its pods unready, and a restarted control plane calls hosts not ready.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
     if cause and cause.key == diagnosis.WAITS_FOR_HEAD:
-        # Every worker waits for its head for a while.
+        # Every worker waits a while for its head: that is no fault yet.
         return _Seen("starting", cause.summary)
     if cause and not (lives and cause.key == NOT_READY):
         return _Seen("broken", cause.summary)
@@ -131,7 +136,7 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
 
 
 def _doing(pod: Object, snapshot: Snapshot) -> str:
-    """Return what a pod is doing before it becomes a node."""
+    """Return what a pod is doing that is not a node of Ray yet."""
     if _is_pulling(pod, snapshot):
         return "pulls the image"
     return _told_by_status(pod) or "is being made"
@@ -145,7 +150,7 @@ def _is_pulling(pod: Object, snapshot: Snapshot) -> bool:
 
 
 def _told_by_status(pod: Object) -> str:
-    """Return what a pod is doing by its own status; "" if only events can tell."""
+    """Return what a pod is doing, judged by its status; "" if only its events can tell."""
     if pods.is_ready(pod):
         return "not yet in Ray"
     if not pods.host(pod):
@@ -157,7 +162,7 @@ def _told_by_status(pod: Object) -> str:
         return "ended and is started again"
 
     for container in containers:
-        # When an init container has ended, the kubelet is about to start Ray.
+        # After the init container's end the kubelet starts Ray's container.
         if container.is_init and container.ended:
             return "starts Ray"
         if container.running_since and not container.is_init:

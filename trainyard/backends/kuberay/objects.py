@@ -1,4 +1,4 @@
-"""The objects next to a RayCluster: namespace, token, login for images, claim for outputs."""
+"""The objects that are made before a RayCluster: namespace, token, image login, outputs claim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def namespace_step(location: Location, document: Object) -> Step:
-    """Return the step that makes the namespace; one that may not be read counts as there."""
+    """Return the step that makes the namespace; if it may not be read, it counts as existing."""
 
     def done() -> Answer:
         try:
@@ -33,7 +33,7 @@ def namespace_step(location: Location, document: Object) -> Step:
 
 
 def token_step(location: Location) -> Step:
-    """Return the step after which the cluster has one token, whichever command makes it first."""
+    """Return the step that makes the cluster's token, unless another command has made one."""
     name = naming.token_secret(location.name)
 
     def done() -> Answer:
@@ -68,14 +68,14 @@ def token(location: Location) -> str | None:
 
 
 def login_step(location: Location, document: Object | None) -> Step:
-    """Return the step after which kubelets have this login for the image, or none if not needed."""
+    """Return the step that makes the pull Secret `document`; for None, the step that removes it."""
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:
         secret = location.kube.get(SECRET, name, namespace=location.namespace)
         if document is None:
             if secret and is_ours(secret, location.name):
-                return no("one is there that is not needed")
+                return no("there is one, and the image needs none")
             return YES
         if secret is None:
             return no("there is none")
@@ -84,7 +84,7 @@ def login_step(location: Location, document: Object | None) -> Step:
         if secret.get("data") == document["data"]:
             return YES
 
-        return no("it is another login")
+        return no("the Secret has another login")
 
     def apply() -> None:
         if document is None:
@@ -96,7 +96,10 @@ def login_step(location: Location, document: Object | None) -> Step:
 
 
 def claim_step(location: Location, document: Object) -> Step:
-    """Return the step after which the claim for outputs is as in the file; claims only grow."""
+    """Return the step that makes the claim for outputs, or changes it to what the file asks for.
+
+    Kubernetes can only enlarge a claim: any other change raises RequestError.
+    """
     name = document["metadata"]["name"]
 
     def done() -> Answer:
@@ -109,7 +112,7 @@ def claim_step(location: Location, document: Object) -> Step:
         if asked == claim["spec"] and _size(claim) == _size(document):
             return YES
 
-        return no("the file wants another")
+        return no("the file asks for another size, class or access")
 
     def make_or_change() -> None:
         namespace = location.namespace
@@ -136,7 +139,7 @@ def _size(claim: Object) -> float:
 
 
 def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
-    """Raise RequestError for another user's object under a name that the cluster needs."""
+    """Raise RequestError if an object that has a name of the cluster's objects lacks its label."""
     if is_ours(found, location.name):
         return
     raise RequestError(
@@ -148,7 +151,7 @@ def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
 
 
 def make(location: Location, kind: Kind, document: Object) -> None:
-    """Make an object, unless another command was faster."""
+    """Create an object; if it exists, because another command was faster, leave it as it is."""
     namespace = None
     if kind.namespaced:
         namespace = location.namespace

@@ -1,4 +1,4 @@
-"""The KubeRay operator: an existing one is used, else Helm installs it, its CRDs first."""
+"""The KubeRay operator: Trainyard uses an existing one, else installs it with Helm, CRDs first."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from trainyard.steps import YES, Answer, Step, no
 # The chart's label (helm-chart/kuberay-operator/templates/deployment.yaml).
 LABELLED = "app.kubernetes.io/name=kuberay-operator"
 RAY_CLUSTERS = "rayclusters.ray.io"
-# The description of Trainyard's Helm releases. A Helm that was killed, or that failed, wrote
-# another.
+# The beginning of the description of Trainyard's Helm releases. A release of a Helm that failed or
+# was killed has another description.
 BY_US = "by trainyard"
-# Without --wait, Helm takes seconds: a release that is pending for longer was left by a command
-# that was killed.
+# Helm is called without --wait and takes seconds: a release that is pending for longer is from a
+# killed command.
 PENDING_SECONDS = 15
-# The operator's image is some 60 MB, and may come from far away. Longer than any cause is tolerated
-# (debounce.STILL).
+# The operator's image has about 60 MB, and its registry may be slow. The limit is longer than the
+# longest tolerance (debounce.STILL), so that a cause is reported first.
 AVAILABLE_SECONDS = 360.0
 _IMAGE = re.compile(
     r"(?:^|/)(?:kuberay/operator|kuberay-operator)(?::v?(?P<version>\d+(?:\.\d+)+))?(?=[-:@]|$)"
@@ -38,9 +38,10 @@ _IMAGE = re.compile(
 
 @dataclass(frozen=True)
 class Kuberay:
-    """KubeRay on one Kubernetes when the command began. `serves`: RayClusters are known.
+    """The KubeRay that a Kubernetes had when the command began, and how to install one.
 
-    `operators` are Deployments, None where the user may not look for them.
+    `serves`: the API server knows the kind RayCluster. `operators` are the Deployments of
+    operators; None where the user may not list Deployments.
     """
 
     location: Location
@@ -55,9 +56,9 @@ class Kuberay:
 
 
 def read(location: Location, site: Site) -> Kuberay:
-    """Ask which KubeRay there is.
+    """Ask Kubernetes for its KubeRay.
 
-    Raises PrerequisiteError where it is missing or too old, and may not be installed.
+    Raises PrerequisiteError if KubeRay is too old, or if it is missing and may not be installed.
     """
     kube = location.kube
     section = location.section.operator
@@ -108,12 +109,15 @@ def helm_of(location: Location, site: Site) -> Helm:
 
 
 def how_to_apply(section: Section) -> str:
-    """Return the command that upgrades KubeRay's CRDs: Helm only installs them, once."""
+    """Return the command that upgrades KubeRay's CRDs: Helm never upgrades CRDs."""
     return f"helm show crds {section.chart} | kubectl apply --server-side --force-conflicts -f -"
 
 
 def find(kube: Kube) -> tuple[Object, ...] | None:
-    """Return every operator's Deployment in any namespace; None if the user may not list them."""
+    """Return the Deployments of KubeRay operators in all namespaces; None if listing is forbidden.
+
+    They are found by the chart's label; if no Deployment has it, by their image.
+    """
     labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
     if labelled is None:
         return None
@@ -123,9 +127,10 @@ def find(kube: Kube) -> tuple[Object, ...] | None:
 
 
 def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
-    """Return the operator's Helm release if Trainyard installed it, or began to.
+    """Return the operator's Helm release if Trainyard installed it, or began to; else None.
 
-    A half-made release is known by its namespace's label.
+    A release that is not complete lacks Trainyard's description. It counts if its namespace has
+    Trainyard's label.
     """
     release = helm.release(section.release, section.namespace)
     if release is None or release.description.startswith(BY_US):
@@ -148,7 +153,7 @@ def _chart(section: Section, site: Site) -> Chart:
 
 
 def _image(deployment: Object) -> re.Match[str] | None:
-    """Return the match of a Deployment's image, None if it is no operator's."""
+    """Return the match of an operator's image in a Deployment; None if it is not an operator."""
     for container in deployment["spec"]["template"]["spec"].get("containers") or ():
         match = _IMAGE.search(container.get("image") or "")
         if match:
@@ -157,7 +162,7 @@ def _image(deployment: Object) -> re.Match[str] | None:
 
 
 def is_old(deployment: Object) -> bool:
-    """Say whether an operator is too old; one whose image names no version counts as new."""
+    """Say whether an operator is too old; one whose image has no version in its tag is not."""
     image = _image(deployment)
     if image is None or image["version"] is None:
         return False
@@ -176,7 +181,10 @@ def _too_old(deployment: Object, section: Section) -> PrerequisiteError:
 
 
 def _crds_step(kuberay: Kuberay) -> Step:
-    """Return the step that applies the chart's CRDs; that of RayClusters comes last."""
+    """Return the step that applies the chart's CRDs.
+
+    The CRD of RayClusters comes last: once it is served, all are there.
+    """
     kube = kuberay.location.kube
     version = kuberay.chart.version
 
@@ -199,7 +207,7 @@ def _crds_step(kuberay: Kuberay) -> Step:
 
 
 def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
-    """Return the step after which an operator runs."""
+    """Return the step that installs the operator if there is none, and waits until one runs."""
     kube = kuberay.location.kube
     debounce = Debounce()
 
@@ -226,9 +234,9 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
 
 
 def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce, *, has_run: bool) -> None:
-    """Raise why an operator has no ready pod, once that has lasted."""
+    """Raise the cause why an operator has no ready pod, if it has outlasted its tolerance."""
     namespace = deployment["metadata"]["namespace"]
-    # A user who may read the Deployment need not be allowed to read its pods.
+    # A user who may read the Deployment may still not be allowed to read its pods.
     found = if_allowed(kube.list, POD, namespace=namespace, labels=LABELLED) or []
     observed = snapshot.of_pods(kube, namespace, found, owner=deployment, name=pods.name)
     expired = debounce.expired(diagnosis.of_deployment(observed, has_run=has_run))
@@ -256,7 +264,7 @@ def _install(kuberay: Kuberay) -> None:
 
 
 def _remove_half_made(kuberay: Kuberay) -> None:
-    """Uninstall the release that a killed Helm left.
+    """Uninstall a release that a killed or failed Helm left; waits up to PENDING_SECONDS before.
 
     Raises PrerequisiteError for a release that Trainyard did not begin.
     """

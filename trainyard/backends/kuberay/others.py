@@ -1,4 +1,4 @@
-"""RayClusters of other users on a Kubernetes, and the cluster file that uses each as it is."""
+"""RayClusters that Trainyard did not make, and the cluster file that uses each of them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 def discover(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """Return the RayClusters of other users, in one namespace or in all that may be listed.
+    """Ask Kubernetes for RayClusters without Trainyard's label, in a namespace, or (None) in all.
 
-    Raises PrerequisiteError without that context, and OutsideError where its Kubernetes does not
+    Raises PrerequisiteError if the context does not exist, and OutsideError if the user may not
     list them.
     """
     kube = api.connect(config.access(environ, context=context))
@@ -38,6 +38,10 @@ def discover(
 
 
 def _described(cluster: Object, context: str) -> OthersCluster:
+    """Return a RayCluster with the content of a file that uses it: backend existing, its service.
+
+    Notes say if the head has no service yet (its name is then a guess), and if no token is needed.
+    """
     name = cluster["metadata"]["name"]
     namespace = cluster["metadata"]["namespace"]
     status = cluster.get("status") or {}
@@ -52,7 +56,7 @@ def _described(cluster: Object, context: str) -> OthersCluster:
 
     section: dict[str, Any] = {"service": f"{namespace}/{service}", "context": context}
     file: dict[str, Any] = {"name": as_name(name), "backend": "existing", "existing": section}
-    # KubeRay makes a Secret of the cluster's name for it.
+    # In this mode KubeRay makes a Secret with the token, which has the RayCluster's name.
     auth = (cluster.get("spec") or {}).get("authOptions") or {}
     if auth.get("mode") == "token":
         section["token_secret"] = name

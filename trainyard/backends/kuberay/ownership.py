@@ -1,4 +1,4 @@
-"""The owner of a cluster on Kubernetes: named by its RayCluster, or by a claim that outlived it."""
+"""The owner of a cluster on Kubernetes: an annotation of the RayCluster or the outputs claim."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def of(where: Location, live: Object | None) -> str:
-    """Return the owner; "" if there is none.
+    """Return the owner of a cluster; "" if no object of the cluster names one.
 
-    Without a RayCluster (`live`) the claim for outputs still names one.
+    `live` is the RayCluster. Without one, Kubernetes is asked for the claim for outputs, which may
+    outlive the RayCluster.
     """
     found = live or where.kube.get(CLAIM, naming.claim(where.name), namespace=where.namespace)
     if found and location.is_ours(found, where.name):
@@ -34,7 +35,7 @@ def refused(where: Location, owner: str, *, command: str) -> RequestError:
 
 
 def take_step(where: Location, owner: str) -> Step:
-    """Return the step after which the RayCluster, or the claim, names this user as the owner."""
+    """Return the step that makes this user the owner named by the RayCluster and the claim."""
 
     def marked() -> list[tuple[Kind, Object]]:
         names = {RAY_CLUSTER: where.name, CLAIM: naming.claim(where.name)}

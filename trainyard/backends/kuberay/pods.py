@@ -1,4 +1,4 @@
-"""The facts that a pod, or another object of Kubernetes, says about itself; pure."""
+"""Facts read from a pod, a Kubernetes node, an event or another object of Kubernetes; pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 from trainyard.backends.kuberay import naming
 from trainyard.seams.kube.types import Object
 
-# Reasons of a container while its kubelet waits before a retry lets time pass
+# Reasons of a container whose kubelet waits, longer each time, before it retries
 # (kubernetes/pkg/kubelet/images/types.go).
 BACKING_OFF = ("ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff")
 _RAY = (naming.HEAD_CONTAINER, naming.WORKER_CONTAINER)
@@ -18,7 +18,7 @@ _RAY = (naming.HEAD_CONTAINER, naming.WORKER_CONTAINER)
 
 @dataclass(frozen=True)
 class Ended:
-    """How a container ended; the time is as Kubernetes writes it."""
+    """How a container ended; `started` is RFC 3339, as Kubernetes writes times."""
 
     reason: str
     code: int
@@ -28,7 +28,11 @@ class Ended:
 
 @dataclass(frozen=True)
 class Container:
-    """A container of a pod, as it is now; `last` is how its former run ended."""
+    """The present state of a pod's container.
+
+    `ended` is how the present run ended, None while it runs. `last` is how the run before a restart
+    ended. `waiting` and `message` are the reason and text of a container that waits to start.
+    """
 
     name: str
     is_init: bool
@@ -42,7 +46,7 @@ class Container:
 
     @property
     def failed(self) -> Ended | None:
-        """Return how it ended the last time, if that was no success."""
+        """Return the container's newest end if that was a failure, else None."""
         ended = self.ended or self.last
         if ended and (ended.code != 0 or ended.reason == "OOMKilled"):
             return ended
@@ -58,7 +62,7 @@ def name(pod: Object) -> str:
 
 
 def host(pod: Object) -> str:
-    """Return the Kubernetes node that the pod was assigned to, "" before that."""
+    """Return the name of the pod's Kubernetes node; "" before the pod is scheduled."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
@@ -90,7 +94,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def condition(owner: Object, kind: str) -> Mapping[str, Any]:
-    """Return a condition of an object, {} if it has none of this kind."""
+    """Return an object's condition of this type; {} if it has none."""
     conditions: Sequence[Mapping[str, Any]] = (owner.get("status") or {}).get("conditions") or ()
     return next((found for found in conditions if found.get("type") == kind), {})
 
@@ -109,7 +113,7 @@ def annotations_of(found: Object) -> Mapping[str, str]:
 
 
 def internal_ip(host: Object) -> str:
-    """Return the address by which a Kubernetes node is reached, "" where it has none."""
+    """Return the InternalIP of a Kubernetes node; "" if it has none."""
     for address in host["status"].get("addresses") or ():
         if address["type"] == "InternalIP":
             return str(address["address"])
@@ -117,7 +121,7 @@ def internal_ip(host: Object) -> str:
 
 
 def offered(host: Object, resource: str) -> int:
-    """Return how many GPUs a Kubernetes node has for pods."""
+    """Return how many GPUs a Kubernetes node offers to pods, including those in use."""
     allocatable = (host.get("status") or {}).get("allocatable") or {}
     return int(allocatable.get(resource, 0))
 
@@ -127,7 +131,7 @@ def runs_ray(pod: Object) -> bool:
 
 
 def ray_started(pod: Object) -> float:
-    """Return when the pod's running Ray started, in Unix seconds; 0 if none runs."""
+    """Return when the Ray container of a pod started, in Unix seconds; 0 if it does not run."""
     for container in containers(pod):
         if container.name in _RAY:
             return seconds(container.running_since)
@@ -141,7 +145,7 @@ def is_backing_off(pod: Object) -> bool:
 
 
 def containers(pod: Object) -> tuple[Container, ...]:
-    """Return the containers with a status, in the order in which they start."""
+    """Return the containers that have a status, init containers first."""
     status = pod.get("status") or {}
     found = []
     for init_container in status.get("initContainerStatuses") or ():
@@ -152,13 +156,13 @@ def containers(pod: Object) -> tuple[Container, ...]:
 
 
 def waits_for_head(pod: Object) -> bool:
-    """Say whether KubeRay's container runs, which waits for the head's GCS."""
+    """Say whether the init container runs in which KubeRay waits for the head's GCS."""
     running = [container.name for container in containers(pod) if container.running_since]
     return naming.WAIT_CONTAINER in running
 
 
 def declared(pod: Object, container: str) -> Mapping[str, Any]:
-    """Return a container's declaration in the pod's spec."""
+    """Return a container's entry in the pod's spec; {} if there is none of this name."""
     spec = pod.get("spec") or {}
     declared_containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for declaration in declared_containers:
@@ -174,7 +178,7 @@ def limit(pod: Object, container: str, resource: str) -> str:
 
 
 def gpus(pod: Object, resource: str) -> int:
-    """Return how many GPUs a pod holds."""
+    """Return how many GPUs of this resource a pod's containers have as limits."""
     held = 0
     for container in pod["spec"]["containers"]:
         held += int(limit(pod, container["name"], resource) or 0)
@@ -216,7 +220,7 @@ def _ended(terminated: Mapping[str, Any] | None) -> Ended | None:
 
 
 def when(event: Object) -> float:
-    """Return when an event was last seen, in Unix seconds of the cluster."""
+    """Return when an event was last seen, in Unix seconds of the cluster's clock."""
     return seconds(event.get("lastTimestamp") or event.get("eventTime"))
 
 

@@ -1,4 +1,4 @@
-"""`cluster.down --purge`: removes Trainyard's operator, CRDs and namespaces, if unused."""
+"""`cluster.down --purge`: removes unused operators, CRDs and namespaces that Trainyard made."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from trainyard.seams.kube import types as kinds
 from trainyard.seams.kube.types import Kind, Object
 from trainyard.steps import YES, Answer, Step, no, nothing
 
-# The kinds that users would lose with a namespace; the rest follows from these, or is made again.
+# A namespace with another user's object of these kinds is not removed. Other kinds exist only
+# together with these, or are made again by themselves.
 TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
 
 
 def steps(where: Location, site: Site) -> list[Step]:
-    """Return the steps; each says what stays, and why.
+    """Return the steps of --purge; a step's title says what stays, and why.
 
-    Raises RequestError if others live from what would go, PrerequisiteError where that may not be
-    asked, or cannot be done for want of Helm.
+    Raises RequestError if other users' Ray objects need the operator, ForbiddenError if the user
+    may not list those, and PrerequisiteError if Helm is missing.
     """
     section = where.section.operator
     helm = operator.helm_of(where, site)
@@ -39,7 +40,7 @@ def steps(where: Location, site: Site) -> list[Step]:
         if crds or operator.made_by_us(where.kube, section.namespace):
             raise
         release = None
-        leave = f"who made it cannot be told ({error.what})"
+        leave = f"it is not known who made it ({error.what})"
 
     if release or crds:
         refuse_users(where)
@@ -52,7 +53,10 @@ def steps(where: Location, site: Site) -> list[Step]:
 
 
 def refuse_users(where: Location, what: str = "the KubeRay operator") -> None:
-    """Raise RequestError, before `what` goes, if other users have Ray objects in any namespace."""
+    """Raise RequestError if any namespace has a Ray object besides this cluster's RayCluster.
+
+    `what` is the thing to be removed, which such objects need.
+    """
     users = []
     for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE):
         for found in where.kube.list(kind):
@@ -62,13 +66,13 @@ def refuse_users(where: Location, what: str = "the KubeRay operator") -> None:
     if not users:
         return
 
-    live = "1 other lives"
+    live = "1 other needs"
     if len(users) > 1:
-        live = f"{len(users)} others live"
+        live = f"{len(users)} others need"
     raise RequestError(
-        f"{what} does not go: {live} from it",
+        f"{what} is not removed: {live} it",
         where=wording.named(sorted(users)),
-        hint="Leave out --purge: this cluster alone goes then. Or remove those first.",
+        hint="Leave out --purge: then only this cluster is removed. Or remove those first.",
     )
 
 
@@ -119,7 +123,7 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
-    """Return the step that removes Trainyard's empty namespaces, and says why others stay."""
+    """Return one step that removes Trainyard's empty namespaces, and one for each that stays."""
     reasons = {name: _why_it_stays(where, name) for name in names}
     ours = [name for name, reason in reasons.items() if not reason]
 
@@ -129,7 +133,7 @@ def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
 
     steps = []
     if ours:
-        # Together: Kubernetes takes 5 s for each.
+        # One step removes all at the same time: Kubernetes takes 5 s for each namespace.
         title = f"Remove namespace{'s' * (len(ours) > 1)} {' and '.join(ours)}"
         steps.append(removal.step(where, "remove-namespaces", title, left))
     for name, reason in reasons.items():
@@ -151,7 +155,10 @@ def _why_it_stays(where: Location, name: str) -> str:
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:
-    """Return what others would lose with a namespace, besides this cluster and the operator."""
+    """Return the other users' objects in a namespace, without this cluster's and the operator's.
+
+    A kind that the user may not list is skipped.
+    """
     label, _, value = operator.LABELLED.partition("=")
     others = []
     for kind in TENANTS:

@@ -1,8 +1,8 @@
-"""The RayCluster: its differences from the file, its predecessor's end, and its step.
+"""The RayCluster: its drift from the file, the step that makes it, and its predecessor's removal.
 
-Judged by KubeRay 1.5 (ray-operator/controllers/ray/raycluster_controller.go, reconcilePods): on a
-running cluster it carries out sizes of groups and new groups. The template of a pod counts only
-for pods that are made later, and pods of a group that is gone stay.
+KubeRay 1.5 changes a running cluster only in part (ray-operator/controllers/ray/
+raycluster_controller.go, reconcilePods): it carries out sizes of groups, and new groups. A changed
+pod template affects only pods made later. Pods of a removed group stay.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
 
-# Options of `ray start` by the words of the cluster file.
+# The cluster file's keys for options of `ray start`.
 _OPTIONS = {"num-cpus": "cpus", "num-gpus": "gpus", "memory": "memory"}
 _OF_SIZES = ("count", "min", "max")
 _OF_GROUP = ("count", "min", "max", "idle_timeout", *_OPTIONS.values())
 _SIMULATED = "kuberay.simulated_gpus"
 _AUTOSCALER = "the head's autoscaler, which groups that grow need,"
-# Words that follow from a node's size, and are not listed with it.
+# Words that change whenever a node's size does: they are not listed next to a changed size.
 _FOLLOWS = re.compile(
     r"resources|object-store|volumes|NVIDIA_VISIBLE_DEVICES|runtimeClassName|tolerations"
 )
 _OF_SIZE = (*_OPTIONS.values(), _SIMULATED)
-# All that a RayCluster says, by group and word.
+# The content of a RayCluster by (group, word). A word is the cluster file's key, if it has one.
 Words = dict[tuple[str, str], Any]
-# The API server's words for a field that its CRD does not know (structured-merge-diff).
+# The API server's text for a field that is not in the CRD (structured-merge-diff).
 _UNKNOWN_FIELD = "field not declared in schema"
 
 
 @dataclass(frozen=True)
 class Change:
-    """One difference, as people read it. `applied`: KubeRay carries it out on a running cluster.
+    """One difference between the running RayCluster and the file, in words.
 
-    `ends_nodes`: and it ends nodes for it, as the group gets smaller.
+    `applied`: KubeRay carries the change out on a running cluster. `ends_nodes`: that ends nodes,
+    as the group gets smaller.
     """
 
     text: str
@@ -52,9 +53,9 @@ class Change:
 
 
 def changes(live: Object, desired: Object) -> tuple[Change, ...]:
-    """Return every difference between the live RayCluster and the API server's dry run.
+    """Return the differences between the live RayCluster and the API server's dry run (`desired`).
 
-    The present number of nodes of a growing group is the autoscaler's decision, and no difference.
+    The present number of nodes of a group that grows is never a difference: the autoscaler sets it.
     """
     old = _described(live)
     new = _described(desired)
@@ -72,7 +73,7 @@ def changes(live: Object, desired: Object) -> tuple[Change, ...]:
 
 
 def _differing(old: Words, new: Words) -> list[tuple[str, str]]:
-    """Return the groups and words that differ, without those that follow from another difference."""
+    """Return the (group, word) pairs that differ, without those implied by another difference."""
     differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     moved = [group for group, word in differing if not word]
     has_size = any(word in _OF_SIZE for group, word in differing if group not in moved)
@@ -86,9 +87,9 @@ def _differing(old: Words, new: Words) -> list[tuple[str, str]]:
 
 
 def _resized(group: str, old: Words, new: Words) -> Change:
-    """Return the change of a group that is fixed on one side and grows on the other.
+    """Return the one change of a group that has a fixed size now, and a range desired, or reverse.
 
-    Only `kubectl edit` makes one.
+    Only a `kubectl edit` of the RayCluster leads to this.
     """
     now = _Sizes.of(group, old)
     then = _Sizes.of(group, new)
@@ -119,9 +120,9 @@ class _Sizes(NamedTuple):
 
 
 def _described(ray_cluster: Object) -> Words:
-    """Return all that a RayCluster says, by group ("" for the whole) and word.
+    """Return the content of a RayCluster by (group, word).
 
-    A word is the file's where it has one. A group itself has the word "".
+    The group is "" for keys of the whole cluster. The word "" stands for the group's existence.
     """
     spec = ray_cluster["spec"]
     words: Words = {
@@ -168,9 +169,10 @@ def _described_group(group: Object) -> dict[str, Any]:
 
 
 def carried(desired: Object, live: Object | None) -> Object:
-    """Return what to send over a live RayCluster: the autoscaler's decisions stay.
+    """Return the desired RayCluster with the live one's `replicas` where the autoscaler sets them.
 
-    The groups are one list to the API server (the CRD names no key), so all of it is sent.
+    The API server replaces the list of groups as a whole (the CRD names no key), so groups must be
+    complete.
     """
     if live is None or not groups(desired):
         return desired
@@ -216,7 +218,10 @@ def _shown(word: str, value: Any) -> Any:
 
 
 def differences(desired: Desired) -> tuple[Change, ...]:
-    """Return the differences between the running RayCluster and the file, by a dry run."""
+    """Return the differences between the running RayCluster and the file.
+
+    Asks the API server for a dry run, so that its defaults are no differences.
+    """
     if desired.running is None:
         return ()
     return changes(desired.running, _send(desired, desired.running, dry_run=True))
@@ -230,7 +235,10 @@ def document(desired: Desired) -> Object:
 
 
 def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
-    """Return why KubeRay cannot make a running cluster what the file asks; None if it can."""
+    """Return the error if KubeRay cannot carry out a change on the running cluster, else None.
+
+    With --recreate there is no such error.
+    """
     ignored = [change.text for change in found if not change.applied]
     if not ignored or desired.site.wishes.recreate:
         return None
@@ -243,13 +251,13 @@ def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
 
 
 def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Step:
-    """Return the step after which the RayCluster is what the file asks for."""
+    """Return the step that makes the RayCluster, or changes it to what the file asks for."""
 
     def done() -> Answer:
         live = location.ray_cluster(desired.location)
         if live is None or pods.is_leaving(live):
             return no("there is none")
-        # The title names the differences.
+        # No detail: the title already names the differences.
         if changes(live, _send(desired, live, dry_run=True)):
             return no("")
         return YES
@@ -266,7 +274,10 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
 
 
 def replace_step(desired: Desired) -> Step | None:
-    """Return the step after which a former RayCluster is gone, None if none has to go."""
+    """Return the step that removes a former RayCluster; None if there is none to remove.
+
+    It is one to be replaced, one that is being removed, or one that is gone but still has pods.
+    """
     live = desired.live
     where = desired.location
     if live is not None and not desired.is_new:
@@ -283,7 +294,7 @@ def replace_step(desired: Desired) -> Step | None:
 
 
 def _owned(body: Object, live: Object | None) -> Object:
-    """Return the body with the owner of the live RayCluster, which does not change."""
+    """Return the body with the owner annotation of the live RayCluster: an apply must keep it."""
     if live is None:
         return body
     annotations = {**body["metadata"]["annotations"], naming.OWNER: ownership.named_by(live)}
@@ -291,7 +302,7 @@ def _owned(body: Object, live: Object | None) -> Object:
 
 
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
-    """Apply the RayCluster over the live one, if any; return the API server's result."""
+    """Apply the desired RayCluster, over the live one if any; return the API server's result."""
     where = desired.location
     body = _owned(carried(desired.documents.ray_cluster, live), live)
     try:

@@ -1,4 +1,4 @@
-"""Removal of objects until Kubernetes has none left, and what holds an object that stays."""
+"""Removal of objects: wait until Kubernetes has none left, and say what holds one that stays."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from trainyard.errors import LeftoverError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER, Kind, Object
 from trainyard.steps import YES, Answer, Clock, Step, no
 
-# A pod has 30 s from SIGTERM to SIGKILL, and its kubelet may be busy.
+# A pod has 30 s from SIGTERM to SIGKILL; the rest is for a busy kubelet.
 GONE_SECONDS = 75.0
 POLL_SECONDS = 0.3
-# While what an object owns is being removed, Kubernetes holds it by this.
+# The finalizer by which Kubernetes holds an object while the objects that it owns are removed.
 _FOREGROUND = "foregroundDeletion"
 Left = Sequence[tuple[Kind, Object]]
 
 
 def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]) -> frozenset[str]:
-    """Return the uids of the cluster's RayClusters: the live one, and former ones with pods."""
+    """Return the uids of the cluster's RayClusters: the live one, and former ones that have pods.
+
+    A live RayCluster that Trainyard did not make is left out.
+    """
     found = set()
     for pod in cluster_pods:
         for owner in owners(pod):
@@ -38,9 +41,9 @@ def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]
 def ray_cluster_step(
     location: Location, id: str, title: str, uids: frozenset[str], *, disruptive: bool
 ) -> Step:
-    """Return the step after which these RayClusters and all that KubeRay made for them are gone.
+    """Return the step that removes these RayClusters, and waits until all they own is gone.
 
-    A service that goes late would take its successor's name.
+    The step must wait: a service that is removed late would block the name for its successor.
     """
     kube = location.kube
     name = location.name
@@ -48,7 +51,8 @@ def ray_cluster_step(
 
     def left() -> Left:
         live = kube.get(RAY_CLUSTER, name, namespace=namespace)
-        # The pods first: the reason that holds a pod holds the RayCluster, too.
+        # Pods come first, as an error names the first object: a pod that stays also holds the
+        # RayCluster.
         objects = []
         for pod in snapshot.cluster_pods(location):
             if uids.intersection(owner.uid for owner in owners(pod)):
@@ -58,7 +62,8 @@ def ray_cluster_step(
         return [*objects, *owned.left(location, uids)]
 
     def remove() -> None:
-        # The next cluster needs the Secrets, or the next step removes them and waits for it.
+        # A leash makes the RayCluster own the Secrets. They must stay here: the next cluster needs
+        # them, or the next step removes them and waits until they are gone.
         leash.release_secrets(location)
         for uid in uids:
             kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)
@@ -75,7 +80,10 @@ def step(
     *,
     disruptive: bool = False,
 ) -> Step:
-    """Return the step after which nothing is left; without `remove` each object is deleted."""
+    """Return the step that removes objects, and waits until `left` returns none.
+
+    The default of `remove` deletes each object that `left` returns.
+    """
 
     def do() -> None:
         if remove:
@@ -95,7 +103,7 @@ def step(
 
 def delete(location: Location, objects: Left) -> None:
     for kind, found in objects:
-        # By its uid: a successor of the same name stays.
+        # The uid makes sure that a successor of the same name is not deleted.
         namespace = None
         if kind.namespaced:
             namespace = location.namespace
@@ -107,7 +115,7 @@ def names(left: Left) -> str:
 
 
 def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = None) -> None:
-    """Wait until nothing is left. Raises LeftoverError with what holds the rest."""
+    """Wait until `left` returns nothing; after GONE_SECONDS raise LeftoverError with the reason."""
     clock = clock or Clock()
     give_up = clock.now() + GONE_SECONDS
     while remaining := left():
@@ -117,7 +125,10 @@ def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = 
 
 
 def leftover(location: Location, left: Left) -> LeftoverError:
-    """Return the error for the objects left: the first one's reason, and all names."""
+    """Return the error for objects that stay: all names, and the reason of the first.
+
+    For a pod, Kubernetes is asked for events and for the pod's host.
+    """
     kind, first = left[0]
     metadata = first["metadata"]
     name = metadata["name"]
@@ -140,7 +151,7 @@ def leftover(location: Location, left: Left) -> LeftoverError:
         hint = "Does the program run that put it there? If it is gone for good: "
         hint += f"""{command} patch {resource} {name} --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
     elif silent_host:
-        # Only its kubelet can say that a pod is gone.
+        # Kubernetes keeps a pod until its host's kubelet reports the pod's end.
         why = silent_host.message
         hint = "Start that machine again, or, if it is off for good: "
         hint += f"{command} delete pod {name} --force --grace-period=0"

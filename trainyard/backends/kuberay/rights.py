@@ -1,4 +1,4 @@
-"""The rights that a cluster needs in its namespace: all are asked for at once."""
+"""The rights that a cluster needs in its namespace; all missing ones are reported in one error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
-# By kind and part, as a Role has them.
+# The verbs by kind and subresource ("" for the kind itself), as in the rules of a Role.
 Verbs = Mapping[tuple[Kind, str], tuple[str, ...]]
 _CHANGES = ("get", "create", "patch", "delete")
 REMOVE: Verbs = {
@@ -46,12 +46,11 @@ STORAGE: Verbs = {(CLAIM, ""): _CHANGES}
 BUDGETS: Verbs = {(BUDGET, ""): _CHANGES}
 POLICIES: Verbs = {(NETWORK_POLICY, ""): _CHANGES}
 LEASH: Verbs = {(kind, ""): _CHANGES for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)}
-# Without these a cluster is made, used and removed all the same: image.verify, causes, logs, a
-# shell.
+# Rights that are not checked: only image.verify, causes of failures, logs and shells need them.
 MORE: Verbs = {
     (POD, ""): ("get", "list", "create", "delete"),
     (POD, "log"): ("get",),
-    # A new Kubernetes asks for `create` too, whatever the request's method is.
+    # Newer versions of Kubernetes require `create` too, although the request's method is GET.
     (POD, "portforward"): ("get", "create"),
     (POD, "exec"): ("get", "create"),
     (EVENT, ""): ("list",),
@@ -59,7 +58,7 @@ MORE: Verbs = {
 
 
 def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
-    """Return the rights to make, use and remove the cluster of a file."""
+    """Return the rights that are needed to make, use and remove the cluster of a file."""
     verbs = {**MAKE}
     if section.storage is not None and section.storage.size is not None:
         verbs |= STORAGE
@@ -73,7 +72,7 @@ def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
 
 
 def refuse_missing(where: Location, verbs: Verbs) -> None:
-    """Raise ForbiddenError with every right that the user lacks in the namespace."""
+    """Ask Kubernetes for these rights; raise one ForbiddenError with all that the user lacks."""
     everything = Right("*", "*", "*")
     if where.kube.may(everything, namespace=where.namespace):
         return

@@ -1,4 +1,4 @@
-"""One snapshot of a cluster's objects: a few parallel reads; details only when needed."""
+"""One snapshot of a cluster's objects, by a few parallel reads; hosts and logs only when needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TAIL_LINES = 60
 def if_allowed(
     ask: Callable[Asked, Found], *given: Asked.args, **named: Asked.kwargs
 ) -> Found | None:
-    """Return the API's answer; None where the user may not ask."""
+    """Return the answer of a call to the API; None where the user lacks the right."""
     try:
         return ask(*given, **named)
     except ForbiddenError:
@@ -33,10 +33,10 @@ def if_allowed(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Pods, the head first, with their owner and their namespace's events, the oldest first.
+    """Pods, the head's first, with their owner, and all events of their namespace, oldest first.
 
-    `owner` is a RayCluster or a Deployment, None if there is none. `name` is what messages call a
-    pod; `wait_for_machines` is how many seconds one may find no room.
+    `owner` is a RayCluster or a Deployment; None if it does not exist. `name` returns what messages
+    call a pod. `wait_for_machines` is how many seconds a pod may wait for a host with room.
     """
 
     kube: Kube
@@ -49,12 +49,15 @@ class Snapshot:
 
     @property
     def head(self) -> Object | None:
-        """Return the head's pod; a leaving one only if there is no other."""
+        """Return the head's pod, or None; a leaving pod only if there is no other."""
         return next(iter(groups.members(groups.HEAD, self.pods)), None)
 
     @cached_property
     def hosts(self) -> Mapping[str, Object | None]:
-        """Return unready pods' hosts, None for one that is gone; {} if they may not be read."""
+        """Ask for the hosts of pods that are not ready; {} if the user may not read hosts.
+
+        A host that no longer exists is None.
+        """
         unready = {pods.host(pod) for pod in self.pods if not pods.is_ready(pod)}
         hosts = sorted(unready - {""})
         found = if_allowed(side_by_side, lambda host: self.kube.get(NODE, host), hosts)
@@ -72,7 +75,10 @@ class Snapshot:
         return tuple(found)
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
-        """Return a container's last lines, or its former run's; or why they cannot be read."""
+        """Ask for the last lines of a container, with `former` of its run before the restart.
+
+        An error is returned as text.
+        """
         try:
             return self.kube.logs(
                 pods.name(pod),
@@ -86,7 +92,10 @@ class Snapshot:
 
 
 def read(where: Location) -> Snapshot:
-    """Read a cluster. Raises RequestError if Trainyard did not make it."""
+    """Ask Kubernetes for a cluster's RayCluster, pods and events.
+
+    Raises RequestError if Trainyard did not make the RayCluster.
+    """
     with ThreadPoolExecutor(3) as threads:
         cluster = threads.submit(location.ray_cluster, where)
         listing = threads.submit(cluster_pods, where)
@@ -102,7 +111,7 @@ def read(where: Location) -> Snapshot:
 
 
 def cluster_pods(where: Location) -> list[Object]:
-    """Return the cluster's pods: the head's first, then by age."""
+    """Ask for the cluster's pods, also those of a former RayCluster: head first, then by age."""
     labels = naming.of_ray_cluster(where.name)
     found = where.kube.list(POD, namespace=where.namespace, labels=labels)
 
@@ -114,7 +123,7 @@ def cluster_pods(where: Location) -> list[Object]:
 
 
 def node_pods(where: Location) -> dict[str, Object]:
-    """Return each node's pod by the node's name; a leaving pod only if there is no other."""
+    """Ask for the pods, and return them by node name; a leaving pod only if there is no other."""
     leaving_first = sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)
     return {naming.node_name(pod): pod for pod in leaving_first}
 
@@ -131,6 +140,6 @@ def of_pods(
 
 
 def _events(kube: Kube, namespace: str) -> tuple[Object, ...]:
-    """Return the events of a namespace, the oldest first; none where the user may not see them."""
+    """Ask for the events of a namespace, oldest first; () where the user may not list them."""
     found = if_allowed(kube.list, EVENT, namespace=namespace) or ()
     return tuple(sorted(found, key=pods.when))

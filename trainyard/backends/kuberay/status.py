@@ -46,12 +46,11 @@ from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 
 POLL_SECONDS = 1.0
-# A container's output has the container's name, next to the names of Ray's files; that of its
-# former run has this before it.
+# In the logs, a container's output has the container's name as its file name. The output of the
+# container's former run has this prefix.
 FORMER = "former "
 DEVICE_PLUGIN = (
-    "Does NVIDIA's device plugin run there? It takes GPUs away that are broken: "
-    "kubectl describe node {host}"
+    "Does NVIDIA's device plugin run there? It withdraws broken GPUs: kubectl describe node {host}"
 )
 
 
@@ -64,10 +63,13 @@ class _Run(NamedTuple):
 
 
 def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus:
-    """Ask Kubernetes about every node that the file names or that has a pod, and Ray about all."""
+    """Return the status of every node that the file names or that has a pod.
+
+    Asks Kubernetes, and Ray through a port-forward.
+    """
     where = dashboard.location
     snapshot = snapshots.read(where)
-    # Not every user who may read pods may read Secrets.
+    # A user who may read pods may still not be allowed to read Secrets.
     token = if_allowed(objects.token, where)
     alive, problem = _ask_ray(dashboard, token, snapshot)
     declared = groups.of_file(spec, snapshot.owner).values()
@@ -82,7 +84,7 @@ def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus
 
     if token:
         now = replace(now, token_command=_token_command(where, site))
-    # The container of a head that ends again and again runs for a moment.
+    # A head that crashes again and again counts as broken, although its container may run now.
     is_broken = any(node.group == groups.HEAD and node.state == "broken" for node in node_statuses)
     if _runs(snapshot.head) and not is_broken:
         now = replace(now, address=dashboard.address(), tunnel=_tunnel(where))
@@ -106,14 +108,14 @@ def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus
 
 
 def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
-    """Return the endpoint, a port-forward that ends with this process.
+    """Return the endpoint of the dashboard: a port-forward, which ends with this process.
 
-    Raises NotReadyError if there is no running head.
+    Raises NotReadyError if no head runs.
     """
     where = dashboard.location
     snapshot = snapshots.read(where)
     made = groups.of_cluster(snapshot.owner).values()
-    # Ray is not asked here: the user of the endpoint asks it.
+    # The caller asks Ray itself; here pods whose Ray container runs count as alive.
     running = frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods)))
     node_statuses = nodes.statuses(made, snapshot, running)
     if snapshot.owner is None or not _runs(snapshot.head):
@@ -152,16 +154,16 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
 
 
 class _Held(NamedTuple):
-    """The GPUs that a pod holds on its host."""
+    """The number of GPUs that a pod holds on its host."""
 
     host: str
     gpus: int
 
 
 def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, ...]:
-    """Check that each host offers the GPUs that the cluster's pods hold there.
+    """Check, for each node with GPUs, that its host offers all GPUs that the cluster's pods hold.
 
-    A question that the user may not ask is skipped, and no failure.
+    Asks Kubernetes for the hosts; if the user may not read them, the check is skipped, not failed.
     """
     resource = where.section.gpu_resource
     held: dict[str, _Held] = {}
@@ -191,7 +193,7 @@ def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, 
 
 
 def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
-    """Return what is wrong, and what the nodes do: `head: pulls the image; cpu-a: waits`."""
+    """Return the operator's problems, then the nodes' details: `head: pulls the image`."""
     problems = [cause.summary for cause in explain_operator(snapshot)]
     return "; ".join(filter(None, (*problems, nodes.text(node_statuses))))
 
@@ -199,7 +201,7 @@ def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
 def _ask_ray(
     dashboard: Dashboard, token: str | None, snapshot: Snapshot
 ) -> tuple[frozenset[str], str]:
-    """Return the names of the nodes that Ray itself calls alive, and why there are none."""
+    """Ask Ray for the names of its nodes that are alive; the text says why there are none."""
     if not _runs(snapshot.head):
         return frozenset(), "the head does not run"
     try:
@@ -223,7 +225,7 @@ def _annotation(snapshot: Snapshot, name: str) -> str | None:
 
 
 def _token_command(where: Location, site: Site) -> str:
-    """Return the command that prints the cluster's token to a user who may read its Secret."""
+    """Return the shell command that prints the token, for a user with the right to read Secrets."""
     secret = ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
     secret += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]
     return f"{location.kubectl(where)} {shlex.join(secret)} | base64 -d"
@@ -236,7 +238,10 @@ def logs(
     node: str = "",
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[LogLine]:
-    """Return the last lines of all nodes, or one; with `follow` new lines until no pod is left."""
+    """Return the last log lines of all nodes, or of `node`; with `follow` until no pod is left.
+
+    Raises NotReadyError without pods, UnknownNodeError for an unknown `node`.
+    """
     where = dashboard.location
     found = node_pods(where)
     if not found:
@@ -263,7 +268,7 @@ def _lines(
         for pod in found:
             runs += _runs_of(pod)
         yield from follower.added(side_by_side(partial(_file, where), runs))
-        # The containers' own output says why Ray does not answer.
+        # If Ray does not answer, the containers' output above says why.
         with suppress(OutsideError):
             yield from follower.fresh(dashboard.address(), token, node)
         if not follow:
@@ -281,7 +286,8 @@ def _file(where: Location, run: _Run) -> LogFile:
         previous=run.is_former,
         lines=TAIL_LINES,
     )
-    # A run keeps its number when it becomes the former one.
+    # The key must stay the same when a restart turns the current run into the former run: the run
+    # is counted by the restarts before it.
     key = (pods.uid(pod), container.name, container.restarts - run.is_former)
     name = container.name
     if run.is_former:
@@ -290,7 +296,10 @@ def _file(where: Location, run: _Run) -> LogFile:
 
 
 def _runs_of(pod: Object) -> Iterator[_Run]:
-    """Yield the runs of a pod's containers that Kubernetes still has output of: former, current."""
+    """Yield, for each container of a pod, its former and its current run, as far as they exist.
+
+    Kubernetes keeps the output of no other runs.
+    """
     for container in pods.containers(pod):
         if container.last:
             yield _Run(pod, container, is_former=True)

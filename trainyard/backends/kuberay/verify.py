@@ -27,21 +27,21 @@ SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
 # The label of probe pods, next to the cluster's label.
 LABEL = "io.trainyard/probe"
 POLL_SECONDS = 0.5
-# `import ray` takes 150 MB; asked for is next to nothing, so that a full host has room.
+# `import ray` takes 150 MB. The requests are still tiny, so that a full host takes the probe.
 REQUESTS = {"cpu": "10m", "memory": "16Mi"}
 LIMITS = {"cpu": "2", "memory": "4Gi"}
-# The reasons of a container that ran; any other reason is Kubernetes' (OOMKilled, StartError,
-# ContainerCannotRun).
+# The reasons of a container whose program ended by itself. Any other reason is by Kubernetes
+# (OOMKilled, StartError, ContainerCannotRun).
 _RAN = ("Completed", "Error")
 
 
 def verify(
     spec: ClusterSpec, site: Site, section: KuberaySection, *, report: Callable[[str], None]
 ) -> Verified:
-    """Let every host that could run the cluster pull the image by its digest and run it.
+    """Let every host that could run the cluster pull the images by their digests, and run them.
 
-    Raises what the registry says where it does not hold the image, and PrerequisiteError if no host
-    takes the pod.
+    Makes a probe pod on each host, and removes it. Raises RegistryError if the registry does not
+    hold an image, and PrerequisiteError if no host takes a probe pod.
     """
     where = location.find(spec, site, section)
     image = resolve.pinned(spec, site.environ, directory=site.directory)
@@ -79,7 +79,10 @@ def _verified_on(
 
 
 def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[str | None]:
-    """Return the hosts that match one of these groups; [None], any, if they may not be listed."""
+    """Ask for the hosts that match the node selector of one of these groups.
+
+    Returns [None], which stands for any one host, if the user may not list hosts.
+    """
     hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:
         return [None]
@@ -103,9 +106,9 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
 
 
 def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
-    """Return the results of hosts that took the pod; a remark names tainted, cordoned or full ones.
+    """Return the results without hosts that took no probe pod (tainted, cordoned, full).
 
-    Raises the error of the first one if none did.
+    The remark names those hosts. Raises the error of the first one if no host took a pod.
     """
     refused = [result for result in results if isinstance(result.error, NoRoomError)]
     if len(refused) == len(results) and refused[0].error:
@@ -120,7 +123,7 @@ def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
 
 @contextmanager
 def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
-    """Hand over a login for the image, yield all Secrets to pull with, and take it back."""
+    """Make a Secret with the image's login, yield the names of all Secrets, and delete it again."""
     named = where.section.pull_secrets
     name = naming.verify_secret(where.name)
     secret = desired.pull_secret(where.name, [image], others=named, name=name)
@@ -153,13 +156,13 @@ def probe(
     pull_secrets: Sequence[str],
     host: str | None,
 ) -> Object:
-    """Return a pod with the cluster's account, user, labels and logins, and next to no resources.
+    """Return a probe pod with the cluster's account, user, labels and logins, and tiny requests.
 
-    `host` None: wherever the head may run.
+    `host` is the pod's only possible host; None: any host that matches the head's node selector.
     """
     section = where.section
     groups = [_placement(section, spec, name) for name in spec.groups()]
-    # The tolerations of all groups; the labels of the host were looked at already.
+    # Tolerate what any group tolerates; `hosts_of` has already compared the host's labels.
     tolerations: list[Toleration] = []
     for group in groups:
         tolerations += group.tolerations
@@ -175,7 +178,7 @@ def probe(
     pod = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": int(PULL),
-        # The probe ends at once, and holds nothing.
+        # The probe has nothing to finish when it is deleted.
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -203,20 +206,20 @@ def probe(
 def _only_on(host: str) -> Object:
     """Return the node affinity that ties a pod to a host, as DaemonSets do.
 
-    The scheduler still reports why the host has no room.
+    Unlike `nodeName`, it leaves the pod to the scheduler, which reports why the host has no room.
     """
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
 
 
 def _container(section: KuberaySection, image: PinnedImage) -> Object:
-    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
-    # it by default.
+    # The probe must see no GPU: an image may set NVIDIA_VISIBLE_DEVICES=all, which a host may grant
+    # by default.
     env = {**pod_parts.home(section.security, directory="/tmp"), "NVIDIA_VISIBLE_DEVICES": "void"}  # noqa: S108
     return {
         "name": "probe",
         "image": image.reference,
-        # The registry is asked even if the host has the image.
+        # The pull must reach the registry even if the host already has the image.
         "imagePullPolicy": "Always",
         "command": ["python", "-c", SCRIPT],
         "env": [{"name": name, "value": value} for name, value in env.items()],
@@ -234,9 +237,10 @@ def run(
     report: Callable[[str], None] = lambda text: None,
     clock: Clock | None = None,
 ) -> list[HostResult]:
-    """Run the probe pods, by their hosts' names, to their ends; first remove a killed command's.
+    """Make the probe pods (by their host), wait until each has ended, and remove them.
 
-    Raises the error of the API that refuses them all.
+    Probe pods of an earlier, killed command are removed first. Raises the API's error if a pod
+    cannot be made.
     """
     _remove(where)
     try:
@@ -244,7 +248,8 @@ def run(
             where.kube.create(POD, pod, namespace=where.namespace)
         return _results(where, image, probes, report, clock or Clock())
     finally:
-        # A failure here must not hide why the pods are removed: the next command removes the rest.
+        # An error of this cleanup must not hide an earlier one. The next command removes what is
+        # left.
         with suppress(TrainyardError):
             _remove(where)
 
@@ -256,7 +261,7 @@ def _results(
     report: Callable[[str], None],
     clock: Clock,
 ) -> list[HostResult]:
-    """Look at the pods until each has ended, or has a reason not to."""
+    """Poll the pods until each has ended, or has a cause that outlasted its tolerance."""
     titles = {pods.name(pod): title for title, pod in probes.items()}
     debounces = {name: Debounce(now=clock.now) for name in titles}
     results: dict[str, HostResult] = {}
@@ -293,7 +298,7 @@ def _results(
 def _end(
     title: str, pod: Object | None, observed: Snapshot, debounce: Debounce
 ) -> Ended | TrainyardError | None:
-    """Return how a probe ended, or why it does not run; None while it may still end."""
+    """Return how a probe ended, or the error why it cannot; None while it still may."""
     if pod is None or pods.is_leaving(pod):
         hint = "Did another user give the same command, or was the node drained? Repeat it."
         return OutsideError(f"{title}: its pod was removed while it ran", hint=hint)
@@ -320,7 +325,7 @@ def _end(
 def result(
     end: Ended | TrainyardError, host: str, image: PinnedImage, seconds: float
 ) -> HostResult:
-    """Return a host's result from the end of its pod."""
+    """Return a host's result: ok only if the probe printed the expected version of Ray."""
     if isinstance(end, TrainyardError):
         return HostResult(host, image.reference, seconds, end.what, end)
     output = end.message.strip()

@@ -1,6 +1,6 @@
 """The last step of `cluster.up`: wait until Kubernetes, KubeRay and Ray all have every node.
 
-KubeRay alone does not know: it calls a cluster ready whose dashboard does not answer, and its
+KubeRay's status is not enough: it calls a cluster ready whose dashboard does not answer, and its
 condition RayClusterProvisioned never returns to False.
 """
 
@@ -26,16 +26,15 @@ from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
 from trainyard.steps import YES, Answer, Step, no
 
-# Any change makes the operator try again at once what it failed to do; by itself it waits up to a
-# quarter of an hour. From then on events count, too: what they said before is about pods that are
-# being replaced.
+# The annotation whose change makes the operator retry at once what failed; by itself it would wait
+# up to 15 minutes. Only events after the change count: earlier ones are about pods that are being
+# replaced.
 TRIED_AGAIN = "io.trainyard/asked-again"
 
 
 def step(location: Location, count: int, *, after: str | None = None) -> Step:
     waiting = Waiting(location, Dashboard(location))
-    # A pull takes what it takes, and what comes after it no longer than that; machines have to come
-    # first.
+    # The sum of the longest times that are tolerated: new machines, a pull, and what follows it.
     deadline = PULL + STILL + (location.section.wait_for_machines or 0.0)
     title = wording.all_answer(count)
     return Step(
@@ -43,12 +42,12 @@ def step(location: Location, count: int, *, after: str | None = None) -> Step:
     )
 
 
-# Pods that wait hold their share of a quota.
+# The error says so, since pods that wait count against a quota.
 _STAYS = Problem("what was made stays", "to remove it: trainyard cluster.down")
 
 
 class Waiting:
-    """Waits for one cluster: before `begin`, `done` only observes; then it raises causes."""
+    """Waits for one cluster; `done` only observes before `begin`, and raises causes after it."""
 
     def __init__(
         self, location: Location, dashboard: Dashboard, *, now: Callable[[], float] = time.monotonic
@@ -61,12 +60,15 @@ class Waiting:
         self._last_contact = now()
 
     def begin(self) -> None:
-        """Have everything that failed tried again at once; from now on a cause is an error."""
+        """Make KubeRay retry at once whatever failed; from now on `done` raises causes.
+
+        Deletes pods whose kubelet waits before a retry; changes an annotation of the RayCluster.
+        """
         snapshot = snapshots.read(self._location)
         kube = self._location.kube
         namespace = self._location.namespace
-        # KubeRay replaces these pods, whose image is then pulled at once; a user without the right
-        # to delete waits.
+        # KubeRay replaces a deleted pod, and the new pod pulls its image at once. A user without
+        # the right to delete pods has to wait for the kubelet's retry.
         with suppress(ForbiddenError):
             for pod in filter(pods.is_backing_off, snapshot.pods):
                 kube.delete(POD, pods.name(pod), namespace=namespace, uid=pods.uid(pod))
@@ -76,7 +78,10 @@ class Waiting:
         self._began = True
 
     def done(self) -> Answer:
-        """Say whether all nodes are ready, or what is missing. Raises a cause once it lasts."""
+        """Ask Kubernetes and Ray whether all nodes are ready, or what is missing.
+
+        After `begin` it raises a cause that has outlasted its tolerance.
+        """
         try:
             snapshot = snapshots.read(self._location)
         except ApiUnreachableError:
@@ -105,7 +110,7 @@ class Waiting:
         raise error
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
-        """Return what is missing, "" if nothing, and the causes."""
+        """Return in words what is missing ("" if nothing is), and the present causes."""
         cluster = snapshot.owner
         if cluster is None or (self._began and pods.is_leaving(cluster)):
             if not self._began:
@@ -125,7 +130,7 @@ class Waiting:
         if not pods.is_true(cluster, "HeadPodReady"):
             return "KubeRay has not seen yet that the head is ready", ()
 
-        # A former rejection may still be in the status, although all that is needed runs.
+        # All pods are ready: causes in the RayCluster's status may be stale, and are not returned.
         try:
             alive = self._dashboard.alive(token(self._location), snapshot.pods)
         except OutsideError as error:
@@ -138,7 +143,10 @@ class Waiting:
 
 
 def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
-    """Return the nodes that have to come, or to go."""
+    """Return the nodes that are missing, or not ready although the cluster needs them.
+
+    Those above the minimum of a group that grows are not needed.
+    """
     awaited = set(map(naming.node_name, groups.awaited(snapshot.owner, snapshot.pods)))
     unready = []
     for node in nodes.statuses(groups.of_cluster(snapshot.owner).values(), snapshot, ready):
@@ -148,7 +156,7 @@ def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
 
 
 def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
-    """Return that nothing changes; nothing while an image is on its way."""
+    """Return the cause for a wait in which nothing changes; () while an image is being pulled."""
     if any(node.is_pulling for node in unready):
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)

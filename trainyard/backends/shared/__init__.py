@@ -1,1 +1,1 @@
-"""Parts that several backends share: nodes of one machine, leashes, logs, records, refusals."""
+"""Parts that several backends share: nodes on one machine, leashes, logs, records, refusals."""

@@ -1,4 +1,4 @@
-"""Findings of `cluster.doctor` for several backends: a full disk, and the unmet steps of `up`."""
+"""Findings of `cluster.doctor` for several backends: a full disk, and steps of `up` not done."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LEAST_FREE = 0.05
 def full_disk(
     path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage
 ) -> Iterator[Finding]:
-    """Yield that a directory's disk is too full for Ray.
+    """Yield a finding if the disk of `path` is so full that Ray would not spill objects to it.
 
-    `usage` returns total, used and free bytes.
+    `usage` returns total, used and free bytes. A disk that cannot be asked yields nothing.
     """
     with suppress(OSError):
         total, _, free = usage(path)
@@ -37,12 +37,12 @@ def full_disk(
 
 
 def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
-    """Return the steps of `up` that would do something, or why they cannot be known.
+    """Return a finding for each step of `up` that would do something, or for what prevents asking.
 
-    Steps that end nodes are left to `cluster.up`, which knows about runs.
+    Disruptive steps are not offered as a repair: `cluster.up` alone checks for runs in flight.
     """
     found: list[Finding] = []
-    # By the id of a step, which finding it is of.
+    # The index of a step's finding, by the step's id.
     places: dict[str, int] = {}
     try:
         for step, planned in asked(steps()):

@@ -1,7 +1,7 @@
-"""The leash of a cluster: its step, its record, and its words.
+"""The leash of a cluster, its idle and deadline timer: the steps, the record, and the words.
 
-The program that ends the cluster runs on it (runner/trainyard_runner/leash.py); each backend brings
-it there.
+The timer is a program that runs on the cluster (runner/trainyard_runner/leash.py). Each backend
+brings that program there.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.units import format_duration
 from trainyard.steps import YES, Answer, Step, no
 
-# Its container, or pod, has to start: the image is there.
+# The leash's container or pod has to start; its image is the head's, and is there already.
 HOLDS_SECONDS = 120.0
-# Some systems work out when something was made from a clock that is set meanwhile.
+# A machine may correct its clock between two reads of when the cluster was made.
 CLOCK_SECONDS = 5.0
 _RECORD = "leash.json"
 
 
 @dataclass(frozen=True)
 class Leash:
-    """A leash as the cluster's backend handles it.
+    """The backend's functions for a cluster's leash.
 
-    `observe` returns the cluster's present leash; `made` when the cluster was made, in Unix
-    seconds, None without a cluster; `set` replaces the leash, `take_off` removes it.
+    `observe` returns the present leash; None without one. `made` returns when the cluster was
+    made, in Unix seconds; None without a cluster. `set` makes or replaces the leash. `take_off`
+    removes it.
     """
 
     observe: Callable[[], LeashStatus | None]
@@ -45,7 +46,10 @@ class Leash:
 
 
 def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step that sets the file's leash, or takes it off; runs continue meanwhile."""
+    """Return the step that sets the file's leash; for a file without one, the step that removes it.
+
+    Neither disturbs runs.
+    """
     if spec.leash is None:
         if leash.observe():
             return [_take_off(site, leash)]
@@ -80,9 +84,9 @@ def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[St
 
 
 def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step after which the leash has proven that it can end the cluster.
+    """Return the step that waits until the leash has shown that it can end the cluster.
 
-    A leash that has ended is set again.
+    If the leash has a problem, the step sets it again first.
     """
 
     if spec.leash is None:
@@ -106,7 +110,7 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
 
 
 def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
-    """Return the file's leash for a cluster made at `made`; None without a leash or a cluster."""
+    """Return the file's leash for a cluster made at `made`; None if either does not exist."""
     if spec.leash is None or made is None:
         return None
     deadline = None
@@ -118,7 +122,10 @@ def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
 def differences(
     spec: ClusterSpec, made: float | None, observed: LeashStatus | None
 ) -> Iterator[str]:
-    """Yield the difference between a cluster's leash and its file's; none if it is unknown."""
+    """Yield how the observed leash differs from the file's, or else its problem.
+
+    Without a cluster (`made` is None) no difference is yielded.
+    """
     desired = desired_leash(spec, made)
     is_same = desired is None and observed is None
     if desired and observed:
@@ -147,17 +154,20 @@ def words(leash: LeashStatus) -> str:
 
 
 def settings(leash: LeashStatus, **more: Any) -> str:
-    """Return the settings of the program on the cluster."""
+    """Return the JSON that configures the leash's program on the cluster."""
     return json.dumps({"idle": leash.idle, "deadline": leash.deadline, **more}, sort_keys=True)
 
 
 def source() -> list[str]:
-    """Return the program's command without its settings: the image needs nothing but Python."""
+    """Return the command of the leash's program; its settings have to be appended.
+
+    The source is an argument of `python3 -c`, so that the image needs nothing but Python.
+    """
     return ["python3", "-c", Path(program.__file__).read_text(encoding="utf-8")]
 
 
 def ended(now: ClusterStatus, state: Path) -> str:
-    """Return the remark about a cluster with a leash that no longer runs; else ""."""
+    """Return a remark on a cluster that no longer runs and had a leash: did the leash end it?"""
     record = read_json(state / _RECORD)
     if not record or now.state not in ("absent", "broken"):
         return ""
@@ -173,7 +183,7 @@ def ended(now: ClusterStatus, state: Path) -> str:
             end = "gone"
         return f"it is {end}, and not by its leash ({words(leash)})"
     return (
-        f"it had a leash ({words(leash)}); outputs of runs that were not fetched by then are lost"
+        f"it had a leash ({words(leash)}); outputs that were not fetched before it ended are lost"
     )
 
 
@@ -186,7 +196,8 @@ def _refuse_over(spec: ClusterSpec, desired: LeashStatus | None) -> None:
         raise RequestError(
             f"the leash's deadline is over: it {words(desired)}",
             where=f"it counts from when cluster {spec.name} was made",
-            hint="Give it a later one; or replace the cluster: trainyard cluster.up --recreate",
+            hint="Set a later `leash.deadline`; or replace the cluster: trainyard cluster.up "
+            "--recreate",
         )
 
 

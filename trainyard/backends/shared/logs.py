@@ -1,7 +1,7 @@
 """The log files of a cluster's nodes, as Ray serves them, and the lines added to them.
 
-They are asked for again and again: a stream that is left open on a quiet file wears Ray's dashboard
-out.
+The files are polled, not streamed: a stream that stays open on a quiet file exhausts Ray's
+dashboard.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST_LINES = 20
 TAIL_LINES = 500
 NODE_FILES = ("raylet.out", "raylet.err")
 HEAD_FILES = (*NODE_FILES, "gcs_server.out", "gcs_server.err", "dashboard.log")
-# How the dashboard notes every request: to follow its log would make it grow with each look.
+# The dashboard logs every request. These lines are hidden, as each poll of its log would add one.
 ACCESS = " web_log.py:"
 
 
@@ -28,7 +28,7 @@ ACCESS = " web_log.py:"
 class LogFile:
     """The last lines of a node's file.
 
-    `key` is unique to the file, also after a node with the same name.
+    `key` identifies the file. A later node of the same name has another key.
     """
 
     key: Hashable
@@ -38,18 +38,18 @@ class LogFile:
 
 
 class Follower:
-    """Remembers the lines shown of each file; `first` is how many last lines are shown at first."""
+    """Remembers what was read of each file; a file's first read yields its last `first` lines."""
 
     def __init__(self, first: int = FIRST_LINES) -> None:
         self._first = first
         self._before: dict[Hashable, list[str]] = {}
 
     def fresh(self, address: str, token: str | None, node: str = "") -> Iterator[LogLine]:
-        """Return lines added to Ray's files since the last call; at first their last lines."""
+        """Ask Ray for its log files, and return the lines added since the last call."""
         return self.added(ray_files(address, token, node))
 
     def added(self, files: Iterable[LogFile]) -> Iterator[LogLine]:
-        """Return lines added since the last call; at first each file's last lines."""
+        """Yield the lines added since the last call; of a new file its last `first` lines."""
         for file in files:
             before = self._before.get(file.key)
             if before is None:
@@ -64,7 +64,7 @@ class Follower:
 def followed(
     read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
 ) -> Iterator[LogLine]:
-    """Yield each file's last lines, then added lines once a second while `goes_on`."""
+    """Yield each file's last lines, then poll once a second for added lines while `goes_on()`."""
     follower = Follower(first)
     while True:
         yield from follower.added(read())
@@ -74,7 +74,10 @@ def followed(
 
 
 def ray_files(address: str, token: str | None, only: str = "") -> Iterator[LogFile]:
-    """Yield the ends of the files that Ray serves. Raises OutsideError when it does not answer."""
+    """Ask Ray for the last lines of the log files of its nodes that are alive.
+
+    `only` is the name of one node, "" for all. Raises OutsideError if Ray does not answer.
+    """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         for node in ray.nodes():
             if not node.alive or only not in ("", node.name):
@@ -87,7 +90,7 @@ def ray_files(address: str, token: str | None, only: str = "") -> Iterator[LogFi
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
-    """Return the lines added between two reads of a file's last lines: as few as fit both."""
+    """Return the lines added between two reads of a file's last lines: the fewest that fit."""
     for start in range(len(before)):
         known = before[start:]
         if now[: len(known)] == known:

@@ -1,4 +1,4 @@
-"""The owner of a cluster: a name on all that is made of it, which other users see."""
+"""The owner of a cluster: a name on all of the cluster's objects, which other users see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def given(environ: Mapping[str, str]) -> str:
 
 
 def current(environ: Mapping[str, str]) -> str:
-    """Return who we are to others: $TRAINYARD_OWNER, else user and host."""
+    """Return this user's name as an owner: $TRAINYARD_OWNER, else user@host."""
     return given(environ) or f"{getpass.getuser()}@{platform.node()}"
 
 

@@ -1,4 +1,4 @@
-"""Ray's nodes on every backend: their plans, Ray's settings, and which nodes Ray calls alive."""
+"""Ray nodes of any backend: their plans, Ray's settings, and the nodes that Ray calls alive."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from trainyard.wording import counted
 MEBIBYTE = 1024**2
 SMALLEST_OBJECT_STORE = 100 * MEBIBYTE
 LARGEST_OBJECT_STORE = 1024 * MEBIBYTE
-# Shared memory also serves others on a node, such as PyTorch's data loaders; it costs only what is
-# used.
+# /dev/shm is also used by other programs of a node, such as PyTorch's data loaders. Unused shared
+# memory costs nothing.
 SPARE_SHARED_MEMORY = 512 * MEBIBYTE
 # Ray's job supervisor gives a runner this long from SIGTERM to SIGKILL; its default of 3 s is too
 # short to bring outputs back (ray/dashboard/modules/job/job_manager.py).
 JOB_STOP_SECONDS = 8
-# Five refused checks make a node dead, and only then are its tasks tried again; Ray's default takes
-# 15 to 20 s. A check that a busy node does not answer still counts only after 10 s
-# (ray/common/ray_config_def.h, health_check_*).
+# Ray calls a node dead after five refused checks, and only then retries its tasks. Ray's default
+# period needs 15 to 20 s for that. A check without an answer, of a busy node, still fails only
+# after 10 s (ray/common/ray_config_def.h, health_check_*).
 HEALTH_CHECK_MS = 1000
-# A machine that stops with its connections open (frozen, paused, hung) refuses no call: only gRPC's
-# keepalive ends one, by default after 300 + 120 s (ray_config_def.h, grpc_client_keepalive_*). Dead
-# after 46 s instead of 55 s.
+# A frozen, paused or hung machine keeps its connections open and refuses no call. Only gRPC's
+# keepalive ends such a connection, by default after 300 + 120 s (ray_config_def.h,
+# grpc_client_keepalive_*). With these values Ray calls the node dead after 46 s instead of 55 s.
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 15_000
-# pip and uv try again by themselves what the network broke; Ray's default of 3 tells a wrong
-# package after 54 s.
+# pip and uv retry network errors themselves. With Ray's default of 3 tries, a wrong package name
+# is reported only after 54 s.
 RUNTIME_ENV_TRIES = 2
 # Ray's own default (ray/scripts/scripts.py).
 RAY_CLIENT_PORT = 10001
-# Ray gives its dashboard 60 s; on 2 cores with a load of 10 it was measured to take longer.
+# Ray gives its dashboard 60 s to start; on 2 cores with a load of 10 it took longer.
 DASHBOARD_SECONDS = 150
-# The dashboard of a loaded machine may be slow, but a question must not hold up the loop.
+# A loaded dashboard may be slow, but one request must not delay the polling loop for longer.
 ANSWER_SECONDS = 10.0
-# The system counts when a process started from a boot time in whole seconds; a new node joins
-# seconds after its start.
+# A process's start time is relative to a boot time in whole seconds, so it may be off by one. A
+# new node joins Ray only seconds after its start.
 CLOCK_SECONDS = 1.0
 
 
-# Keys of a group that only Ray reads.
+# Fields of a plan that only Ray reads: recorded only if they have a value.
 _OF_RAY = ("resources", "labels", "ray_start")
 
 
 @dataclass(frozen=True)
 class Room:
-    """A machine's resources: a node without a size of its own may use all. Memory in bytes."""
+    """A machine's resources: the size of a node for which the file gives none. Memory in bytes."""
 
     cpus: int
     memory: int
@@ -65,10 +65,11 @@ class Room:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """A node as it should run. Two equal plans mean that nothing has to be done.
+    """The desired state of a node. A node whose recorded plan equals this one is left as it is.
 
-    `gpu_ids` are the real GPUs it gets; None if its GPUs are simulated. `others` are what its
-    backend alone knows, by the words of the cluster file.
+    `memory` and `object_store` are in bytes. `gpu_ids` are the real GPUs of the node; None if its
+    GPUs are simulated. `others` are settings that only one backend has, by their keys in the
+    cluster file.
     """
 
     name: str
@@ -90,10 +91,10 @@ class NodePlan:
         return self.name == "head"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the plan for the record: variables may be secrets, so only fingerprints."""
+        """Return the plan as it is recorded: of variables, which may be secrets, only hashes."""
         fields = asdict(self)
         others = fields.pop("others")
-        # No node that runs differs because a key is new.
+        # A node that an older Trainyard recorded without these keys must not differ.
         fields = {name: value for name, value in fields.items() if value or name not in _OF_RAY}
         env = {name: fingerprint(value) for name, value in self.env}
         gpu_ids = None
@@ -103,17 +104,17 @@ class NodePlan:
 
 
 def fingerprint(secret: str) -> str:
-    """Return a text that tells secrets apart without giving one away."""
+    """Return a short hash: it shows that a secret changed without revealing the secret."""
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
 def node_plans(
     spec: ClusterSpec, room: Room, *, may_simulate: bool, machine: str
 ) -> tuple[NodePlan, ...]:
-    """Return the plan of every node; real GPUs are dealt out by index, each to one node.
+    """Return the plan of every node; each real GPU goes to one node, in the order of their ids.
 
-    Raises PrerequisiteError when nodes need more GPUs than `machine` ("this machine") has and may
-    not simulate them.
+    If the nodes need more GPUs than there are, all GPUs are simulated. Without `may_simulate` that
+    raises PrerequisiteError. `machine` is what the message calls the machine ("this machine").
     """
     nodes = spec.nodes()
     gpus = sum(node.gpus for node in nodes)
@@ -151,14 +152,14 @@ def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
 
 
 def object_store(memory: int) -> int:
-    """Return the size of Ray's object store on a node with so much memory; in bytes."""
+    """Return the size in bytes of Ray's object store on a node with `memory` bytes."""
     return max(SMALLEST_OBJECT_STORE, min(LARGEST_OBJECT_STORE, memory * 3 // 10))
 
 
 def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
-    """Return the size of a container's /dev/shm, and of Ray's object store in it; all in bytes.
+    """Return the sizes in bytes of a container's /dev/shm, and of Ray's object store in it.
 
-    The object store must be smaller than /dev/shm, or Ray puts it on the disk
+    The object store must be smaller than /dev/shm: otherwise Ray puts the store on the disk
     (ray/_private/services.py).
     """
     if shm_size is None:
@@ -184,10 +185,10 @@ def refuse_growing_groups(spec: ClusterSpec) -> None:
 def start_arguments(
     plan: NodePlan, *, head: str, gcs_port: int, dashboard: tuple[str, int]
 ) -> list[str]:
-    """Return the arguments of `ray start`: the node's name, its resources, and the head.
+    """Return the arguments of `ray start` for a node, without those that the file adds.
 
-    `head` is the host that others know the head by; `dashboard` is the address and port that it
-    listens on. Any other port is free for Ray to choose.
+    `head` is the host name or address by which workers reach the head. `dashboard` is the address
+    and port on which the head's dashboard listens. Ray chooses all other ports.
     """
     node_labels = {"ray.io/node-group": plan.group, **plan.labels}
     labels = [f"{key}={value}" for key, value in node_labels.items()]
@@ -221,7 +222,7 @@ def start_arguments(
 
 
 def client_port(head: Head) -> int:
-    """Return the port of the head's Ray Client server, which `ray start` starts with every head."""
+    """Return the port of Ray Client's server, which `ray start` starts on every head."""
     return int(start_options(head.ray_start).get("ray-client-server-port") or RAY_CLIENT_PORT)
 
 
@@ -237,32 +238,32 @@ def own_arguments(parameters: Mapping[str, object]) -> list[str]:
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
-    """Return Ray's environment variables of a node, with those about its token."""
+    """Return a node's environment variables for Ray: `settings()`, and those about the token."""
     auth = {"RAY_AUTH_MODE": "disabled"}
     if plan.auth == "token":
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
 
-    # Without an autoscaler of any kind Ray's dashboard says only then what its nodes have free
-    # (/nodes?view=summary).
+    # Ray's dashboard needs this to list the free resources of nodes (/nodes?view=summary) on a
+    # cluster without an autoscaler.
     autoscaler = {"RAY_enable_autoscaler_v2": "1"}
     return {**auth, **settings(), **autoscaler}
 
 
 def settings() -> dict[str, str]:
-    """Return the variables that are the same on every node, whatever brings the token to it."""
+    """Return the variables that are the same on every node of every backend."""
     return {
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
         "RUNTIME_ENV_RETRY_TIMES": str(RUNTIME_ENV_TRIES),
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Ray Client's proxy forks while its gRPC has threads, whose handlers of a fork crash the
+        # Ray Client's proxy forks while gRPC has threads; gRPC's fork handlers then crash the
         # child (ray#63202).
         "GRPC_ENABLE_FORK_SUPPORT": "0",
-        # Workers start as soon as tasks wait, side by side: a no-op run takes 3.5 s instead of 5.7
-        # s.
+        # Worker processes start in parallel as soon as tasks wait: a no-op run takes 3.5 s
+        # instead of 5.7 s.
         "RAY_enable_worker_prestart": "1",
-        # Ray runs its workers at 15, and so would be the tasks; `ray job submit` runs a command at
-        # 0.
+        # By default Ray's workers have niceness 15, and the tasks inherit it. A command of
+        # `ray job submit` has 0.
         "RAY_worker_niceness": "0",
         "RAY_health_check_initial_delay_ms": str(HEALTH_CHECK_MS),
         "RAY_health_check_period_ms": str(HEALTH_CHECK_MS),
@@ -272,11 +273,11 @@ def settings() -> dict[str, str]:
 
 
 def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> frozenset[str]:
-    """Return the names of the nodes that Ray calls alive. Raises OutsideError without an answer.
+    """Ask Ray for the names of its nodes that are alive. Raises OutsideError without an answer.
 
     `started` is when the current node of each name was started, in Unix seconds of the cluster's
-    machine: Ray takes 5 to 20 s to notice a dead node, and until then its successor of the same
-    name is not there.
+    machine. A node that Ray has known for longer does not count: it is the dead predecessor, which
+    Ray calls alive for another 5 to 20 s.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         names = set()
@@ -291,7 +292,7 @@ def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:
 
 
 def cluster_state(nodes: Iterable[NodeState]) -> ClusterState:
-    """Return the state of the cluster whose nodes have these states."""
+    """Return the state of a cluster from the states of its nodes; without nodes "absent"."""
     states = set(nodes)
     if states <= {"absent"}:
         return "absent"
@@ -332,11 +333,11 @@ def _change(name: str, old: str | None, new: str | None) -> str:
         return f"{name} is gone"
     if old is None:
         return f"{name} is new"
-    return f"{name} is another"
+    return f"{name} differs"
 
 
 def _described(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return a recorded plan as people read it; numbers as large as a mebibyte are bytes."""
+    """Return a recorded plan as readable texts by key; ints from a mebibyte on are sizes."""
     words = {}
     for name, value in plan.items():
         if isinstance(value, int) and value >= MEBIBYTE:

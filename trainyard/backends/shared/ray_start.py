@@ -1,4 +1,4 @@
-"""Parameters of `ray start` in other tools' files: their place in a cluster file, if any."""
+"""Parameters of `ray start` in other tools' files, and where a cluster file has them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 from trainyard.spec.ray_nodes import MADE_FROM, may_be_given
 from trainyard.spec.units import format_size
 
-# Every node here has these.
+# Parameters without a note: Trainyard gives them to each node that needs them.
 _ALWAYS = ("address", "autoscaling-config", "block", "head")
+# Values without a note: Trainyard uses the same.
 _ALIKE = {
     "dashboard-host": "0.0.0.0",  # noqa: S104
     "dashboard-port": "8265",
@@ -20,23 +21,24 @@ _ALIKE = {
 
 
 def is_for_a_shell(value: object) -> bool:
-    """Say whether a shell would read a value before Ray does; here none does."""
+    """Say whether a value relies on a shell to expand it; Trainyard passes values without one."""
     return any(sign in str(value) for sign in "$`")
 
 
-def placed(told: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[str]]:
-    """Return a group's `ray_start`, and a sentence about each parameter without a place.
+def placed(written: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[str]]:
+    """Return a group's `ray_start`, and a note on each parameter without a place in it.
 
-    `told` is without those that have words of their own in a cluster file, such as num-cpus.
+    `written` must not include those for which a cluster file has other keys, such as num-cpus.
+    `name` is the group's.
     """
     found: dict[str, Any] = {}
     notes = []
-    for key, value in told.items():
+    for key, value in written.items():
         if key in _ALWAYS or _ALIKE.get(key) == str(value):
             continue
 
         if is_for_a_shell(value):
-            notes.append(f"{key} of {name}: {value} is read by a shell there, and by none here")
+            notes.append(f"{key} of {name}: {value} needs a shell to expand it, and here is none")
         elif may_be_given(key):
             found[key] = _typed(value)
         elif key in MADE_FROM:
@@ -48,7 +50,7 @@ def placed(told: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[
 
 
 def commands(line: str) -> list[list[str]] | None:
-    """Return the words of each command in a shell line; None if it is not a list of commands."""
+    """Return the words of each command in a shell line that only uses `;` and `&&`, else None."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
     lexer.whitespace_split = True
     found: list[list[str]] = [[]]
@@ -67,7 +69,10 @@ def commands(line: str) -> list[list[str]] | None:
 
 
 def parameters(words: Sequence[str]) -> dict[str, str] | None:
-    """Return the parameters in the words after `ray start`, a flag as ""; None for other words."""
+    """Return the parameters in the words after `ray start`; the value of a flag is "".
+
+    Returns None if a word is no parameter.
+    """
     found: dict[str, str] = {}
     rest = list(words)
     while rest:
@@ -83,9 +88,9 @@ def parameters(words: Sequence[str]) -> dict[str, str] | None:
 def resources(
     written: Mapping[str, Any], name: str, *, amount_of: Callable[[Any], float] = float
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a node's resources in a cluster file's words, and sentences about the others.
+    """Return a node's resources under a cluster file's keys, and notes on those without a place.
 
-    `amount_of` reads an amount; `name` is the node's group.
+    `amount_of` converts an amount to a number; `name` is the node's group.
     """
     found: dict[str, Any] = {}
     custom: dict[str, int] = {}
@@ -115,7 +120,7 @@ def resources(
 
 
 def _typed(value: object) -> object:
-    """Return a parameter as a cluster file has it: others write all as text, a flag as ""."""
+    """Return a parameter's typed value: other tools write every value as text, and a flag as ""."""
     text = str(value)
     if text in ("", "true", "True"):
         return True

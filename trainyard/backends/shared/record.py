@@ -1,4 +1,4 @@
-"""The record of a cluster, in files that only we can read: its backend, its file, its token."""
+"""The record of a cluster, in files that only this user can read: backend, cluster file, token."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MADE_FROM = "made-from"
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only we can read, whole or not at all."""
-    # A unique name, also among threads; tempfile gives it mode 0600.
+    """Replace a file atomically by one that only this user can read."""
+    # Threads may write at once, so the name must be unique; tempfile makes it with mode 0600.
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as file:
@@ -32,20 +32,23 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_token(path: Path) -> str | None:
-    """Return the token in a file, None if there is no such file."""
+    """Return the token in a file; None if the file does not exist."""
     if path.exists():
         return path.read_text().strip()
     return None
 
 
 def make_token(path: Path) -> None:
-    """Write a new token to a file that does not exist yet."""
+    """Write a new token to a file, unless the file exists."""
     if not path.exists():
         write_private(path, secrets.token_hex(32))
 
 
 def forget_step(state: Path, *, title: str = "Remove what was written down") -> Step:
-    """Return the step that comes last of all: a command that was killed must find its way again."""
+    """Return the step that deletes a cluster's record.
+
+    It must be the last step: if `down` is killed earlier, the next `down` needs the record.
+    """
 
     def done() -> Answer:
         if state.exists():
@@ -59,7 +62,10 @@ def forget_step(state: Path, *, title: str = "Remove what was written down") -> 
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file, None if there is none. Raises OutsideError if damaged."""
+    """Return the content of a JSON file; None if the file does not exist.
+
+    Raises OutsideError if the content is no JSON.
+    """
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
@@ -69,7 +75,10 @@ def read_json(path: Path) -> Any:
 
 
 def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
-    """Write down a cluster's backend, and the facts by which it is found after its file changed."""
+    """Write the record of a cluster: its backend, and `facts` that locate the cluster.
+
+    Later commands use the record, so that they find the cluster although its file changed.
+    """
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     state.chmod(0o700)
     write_private(state / _RECORD, json.dumps({"backend": backend, **facts}, indent=2))
@@ -112,7 +121,7 @@ def write_made_from(state: Path, file: Path, overrides: Sequence[str]) -> None:
 
 
 def made_from(state: Path) -> Path | None:
-    """Return the file that the cluster was made from, None if that is not known."""
+    """Return the path of the file that the cluster was made from; None if it is not recorded."""
     found = _made_from(state)
     if found is None:
         return None
@@ -120,7 +129,7 @@ def made_from(state: Path) -> Path | None:
 
 
 def made_with(state: Path) -> tuple[str, ...] | None:
-    """Return the `--set` that the cluster was made with, None if that is not known."""
+    """Return the `--set` values that the cluster was made with; None if they are not recorded."""
     found = _made_from(state)
     if found is None:
         return None
@@ -133,7 +142,7 @@ def _made_from(state: Path) -> dict[str, Any] | None:
 
 
 def secret_token(secret: Mapping[str, Any]) -> str | None:
-    """Return the token that a Secret of Kubernetes holds, None if it holds none."""
+    """Return the token in a Kubernetes Secret; None if the Secret has none that can be read."""
     written = (secret.get("data") or {}).get(TOKEN_KEY) or ""
     try:
         return base64.b64decode(written).decode().strip() or None

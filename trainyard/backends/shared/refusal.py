@@ -1,4 +1,7 @@
-"""Steps that refuse: a plan shows them and all that would follow; nothing is changed before."""
+"""Steps that refuse: a plan shows them and the steps after them; `up` stops there with an error.
+
+Nothing is changed before such a step.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ RECREATE = "--recreate"
 
 
 def of_head(error: RequestError, *, title: str) -> Step:
-    """Return the step that refuses to replace a running head: all runs would end with it."""
+    """Return the step that refuses to replace a running head, which would end all runs."""
     detail = f"needs {RECREATE}, which ends everything on the cluster: {error.where}"
     return _step("replace-head", title, error, detail=detail, needs=RECREATE)
 
@@ -18,7 +21,7 @@ def of_head(error: RequestError, *, title: str) -> Step:
 def of_foreign_cluster(error: RequestError) -> Step:
     """Return the step that refuses to change another user's cluster."""
     detail = f"needs {ADOPT}: {error.what}, {error.where}"
-    title = "Change a cluster of somebody else"
+    title = "Change another user's cluster"
     return _step("foreign-cluster", title, error, detail=detail, needs=ADOPT)
 
 

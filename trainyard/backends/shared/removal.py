@@ -1,4 +1,4 @@
-"""The step that removes all things of one kind, and asks until none is left."""
+"""The step that removes all things of one kind, and polls until none is left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def step(
     every: float = 0.2,
     disruptive: bool = False,
 ) -> Step:
-    """Return the step after which nothing is listed; its title names the things that exist now."""
+    """Return the step that removes all that `listed` returns, until it returns nothing.
+
+    `listed` is also called here, for the step's title.
+    """
 
     def done() -> Answer:
         left = listed()

@@ -1,4 +1,4 @@
-"""A cluster whose nodes are processes or containers of one machine: its steps, its status."""
+"""A cluster whose nodes are processes or containers of one machine: its steps and its status."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from trainyard.spec.groups import NodeSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, counted, named
 
-# The plan of a node that exists, or should: a NodePlan as it is recorded.
+# The result of NodePlan.recorded().
 Plan = Mapping[str, Any]
-# A head and two workers took 5 to 8 s on 2 idle cores; a busy machine may need many times that, and
-# several tries.
+# A head and two workers took 5 to 8 s on 2 idle cores. A busy machine may need much longer, and
+# Ray several tries.
 READY_SECONDS = 300.0
 # The ids of two steps.
 _REMOVE = "remove-nodes"
@@ -39,10 +39,10 @@ _START = "start-nodes"
 class ObservedNode:
     """A node that exists, and the plan that it was made from.
 
-    `identity` is unique to it, also among nodes of the same name. `runs`: its machine keeps it
-    running. `has_run`: Ray may have run on it. `started` and `made`, which a restart does not
-    change, are in Unix seconds of its machine; `detail` is its machine's word for a node that does
-    not simply run.
+    `identity` differs between two nodes of the same name. `runs`: its process or container is
+    running, or is being restarted. `has_run`: Ray may have run on it. `started` and `made` are in
+    Unix seconds of its machine; a restart changes `started`, not `made`. `detail` is the machine's
+    description of a node that is not simply running.
     """
 
     plan: Plan
@@ -58,7 +58,7 @@ class ObservedNode:
         return self.plan.get("gpu_ids", ()) is None
 
     def expected(self, name: str) -> ExpectedNode:
-        """Return the node's promise to runs."""
+        """Return the resources that runs may expect of this node."""
         plan = self.plan
         return ExpectedNode(
             name=name,
@@ -72,7 +72,7 @@ class ObservedNode:
 
 @dataclass(frozen=True)
 class Difference:
-    """The nodes, by name, that have to be started and removed to match the file."""
+    """Names of nodes: `missing` ones must be started, `surplus` ones removed, to match the file."""
 
     missing: tuple[str, ...]
     surplus: tuple[str, ...]
@@ -80,7 +80,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Machine(ABC):
-    """One machine that holds a cluster, or is to: the same for processes as for containers."""
+    """The one machine of a cluster, running or not; nodes are its processes or its containers."""
 
     spec: ClusterSpec
     site: Site
@@ -88,21 +88,21 @@ class Machine(ABC):
     @property
     @abstractmethod
     def host(self) -> str:
-        """Return the machine's name in a status."""
+        """Return the machine's name, as the status shows it."""
 
     @property
     def tunnel(self) -> str | None:
-        """Return the host that the address leads to through a tunnel of this process."""
+        """Return the host to which this process has a tunnel for `address()`; None without one."""
         return None
 
     @property
     def gcs(self) -> str | None:
-        """Return the address of Ray's GCS, where programs of this machine reach it."""
+        """Return the address of Ray's GCS; None where programs of this machine cannot reach it."""
         return None
 
     @abstractmethod
     def ray_address(self) -> str:
-        """Return the address for `ray.init` here. Raises NotReadyError if no head runs."""
+        """Return the address for `ray.init` on this machine; NotReadyError without a head."""
 
     @property
     def token_file(self) -> Path:
@@ -114,7 +114,7 @@ class Machine(ABC):
 
     @abstractmethod
     def nodes(self) -> dict[str, ObservedNode]:
-        """Return the nodes that were made, the head first."""
+        """Return the nodes that exist, running or not, by name; the head first."""
 
     @property
     @abstractmethod
@@ -123,28 +123,31 @@ class Machine(ABC):
 
     @abstractmethod
     def address(self) -> str | None:
-        """Return where the dashboard answers, None if no head runs."""
+        """Return the dashboard's URL, which need not answer yet; None if no head runs."""
 
     @abstractmethod
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the ends of the logs of nodes and of Ray on them; of one node if it is named."""
+        """Yield the last lines of the logs of nodes, and of Ray's logs on them.
+
+        `node` selects one node; "" means all.
+        """
 
     @abstractmethod
     def start(self, missing: Sequence[str]) -> None:
-        """Start these nodes side by side; all that they need is made first."""
+        """Make what these nodes need, then start them in parallel."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> None:
-        """End these nodes, and forget them."""
+        """End these nodes, and remove what is left of them."""
 
     @property
     @abstractmethod
     def leash(self) -> Leash:
-        """Return how the cluster's leash is asked for, set and taken off."""
+        """Return the functions that observe, set and remove the cluster's leash."""
 
     @abstractmethod
     def end_reason(self, name: str) -> TrainyardError:
-        """Return why a node ended by itself, by what it printed last."""
+        """Return the error for a node that ended by itself, from the last lines it printed."""
 
     def made(self) -> float | None:
         head = self.nodes().get("head")
@@ -156,9 +159,10 @@ class Machine(ABC):
         return {plan.name: plan.recorded() for plan in self.plans}
 
     def difference(self) -> Difference:
-        """Compare the file's nodes with the running ones; a dead node is surplus and missing.
+        """Compare the file's nodes with those that run.
 
-        No worker outlives its head: when the head does not fit, none does.
+        A dead or changed node is both surplus and missing. If the head is, all workers are too: a
+        worker cannot outlive its head.
         """
         desired = self.desired()
         nodes = self.nodes()
@@ -178,7 +182,7 @@ class Machine(ABC):
             record.make_token(self.token_file)
 
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
-        """Return the names of the nodes that Ray itself calls alive, and why there are none."""
+        """Ask Ray for the names of its nodes that are alive; the text says why there are none."""
         address = self.address()
         if address is None and not nodes:
             return frozenset(), ""
@@ -193,7 +197,7 @@ class Machine(ABC):
             return frozenset(), error.what
 
     def status(self) -> ClusterStatus:
-        """Ask every node that the file names, or that was made, how it is."""
+        """Return the status of every node that the file names or that exists; asks Ray as well."""
         nodes = self.nodes()
         alive, detail = self.alive(nodes)
         declared = {node.name: node for node in self.spec.nodes()}
@@ -232,7 +236,7 @@ class Machine(ABC):
         )
 
     def endpoint(self) -> Endpoint:
-        """Return the endpoint. Raises NotReadyError if no head runs."""
+        """Return the endpoint of the cluster's dashboard. Raises NotReadyError if no head runs."""
         nodes = self.nodes()
         address = self.address()
         if address is None:
@@ -252,7 +256,10 @@ class Machine(ABC):
         )
 
     def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-        """Return each file's last lines; with `follow`, then new lines until no node runs."""
+        """Return each log file's last lines; with `follow`, also new lines until no node runs.
+
+        Raises NotReadyError without nodes, UnknownNodeError for an unknown `node`.
+        """
         nodes = self.nodes()
         if node or not nodes:
             contract.pick(nodes, node, cluster=self.spec.name)
@@ -283,7 +290,7 @@ class Machine(ABC):
         return NodeStatus(name, size.group, self.host, state, size.cpus, size.gpus, detail)
 
     def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
-        """Yield the differences of the nodes from the file."""
+        """Yield how existing nodes differ from the file; yields nothing about missing nodes."""
         if not nodes:
             return
         try:
@@ -298,7 +305,10 @@ class Machine(ABC):
 
 
 def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step]:
-    """Return the preparations, then the steps that remove surplus nodes and start missing ones."""
+    """Return the steps of `up`: a refusal if needed, preparations, nodes, leash, and waiting.
+
+    With --recreate all nodes count as surplus.
+    """
     surplus = machine.nodes()
     difference = machine.difference()
     missing: Sequence[str] = ()
@@ -341,7 +351,7 @@ def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step
 
     def remove() -> None:
         if "head" in surplus:
-            # The old leash would end the new cluster, too.
+            # The old cluster's leash would end the new cluster as well.
             machine.leash.take_off()
         machine.remove(surplus)
 
@@ -350,7 +360,7 @@ def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step
 
 
 def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) -> Step:
-    """Return the step after which every node runs; its title names some `missing` nodes."""
+    """Return the step that starts all nodes that are missing; `missing` is only for its title."""
 
     def are_started() -> Answer:
         left = machine.difference().missing
@@ -359,7 +369,7 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
         return YES
 
     count = len(machine.spec.nodes())
-    # A title that names the whole cluster, unless only some nodes are missing.
+    # Only if some nodes are missing, and not all, the title names them.
     if 0 < len(missing) < count:
         what = named(missing)
     elif count > 1:
@@ -416,7 +426,7 @@ def _all_answer(machine: Machine) -> Answer:
     if silent:
         return no(detail or f"waiting for {', '.join(silent)}")
 
-    # Ray would place tasks on a node that is gone, and they would be lost with it.
+    # Ray would place tasks on a node that is gone, and the tasks would be lost.
     gone = sorted(alive - nodes.keys())
     if gone:
         return no(f"Ray still counts {', '.join(gone)}")
@@ -437,7 +447,7 @@ def _state(node: ObservedNode | None, *, is_declared: bool, answers: bool) -> No
 
 
 def ended(name: str, lines: Sequence[str], *, code: int | None = None) -> str:
-    """Say that a node ended by itself, with the last lines that it printed."""
+    """Return the message for a node that ended while it started; `lines` are its last output."""
     how = ""
     if code is not None:
         how = f" (exit code {code})"

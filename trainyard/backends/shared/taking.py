@@ -1,4 +1,4 @@
-"""A document of another tool from which keys are taken; the paths of the rest are named."""
+"""A document of another tool: keys are taken out one by one, then the rest is listed by path."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Step = str | int
 
 
 class Taking:
-    """A document, without the keys taken from it. Lists keep their length, so paths stay right."""
+    """A copy of a document from which keys are taken. An item taken from a list becomes None."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        # A copy: a value that an anchor of YAML repeats can then be taken twice.
+        # A deep copy: YAML anchors make one object appear at two paths, and each can be taken.
         self._left = _copied(document)
 
     def take(self, *path: Step) -> Any:
-        """Return the value at a path and remove it; None if there is none."""
+        """Return the value at a path and remove it from the document; None if there is no value."""
         *above, last = path
         holder = self.see(*above)
         if isinstance(holder, dict):
@@ -29,7 +29,7 @@ class Taking:
         return None
 
     def see(self, *path: Step) -> Any:
-        """Return the value left at a path; None if there is none."""
+        """Return the value at a path without removing it; None if there is none (any more)."""
         found: Any = self._left
         for step in path:
             if isinstance(found, dict):
@@ -41,12 +41,12 @@ class Taking:
         return found
 
     def left(self) -> list[str]:
-        """Return the paths of all single values left: `spec.headGroupSpec.serviceType`."""
+        """Return the paths of all scalar values not taken yet: `spec.headGroupSpec.serviceType`."""
         return list(_paths(self._left))
 
 
 def as_name(written: str) -> str:
-    """Return a valid name of a cluster or group, as near as possible to another tool's."""
+    """Return a valid name for a cluster or group, made from another tool's name."""
     name = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-") or "ray"
     if not name[0].isalpha():
         name = f"ray-{name}"

@@ -1,6 +1,7 @@
-"""The one cause why pods do not run: a table of rules per kind, causes before consequences.
+"""Why pods do not run: each module has the rules for one kind of cause, tried in a fixed order.
 
-Kubernetes knows it, and says it in a dozen places.
+Kubernetes spreads its reasons over conditions, container states and events. The order puts a cause
+before its consequences.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ OPERATOR_CRASHES = (
 
 
 def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
-    """Return why a cluster is not ready: the head's causes first, since its workers wait for it."""
+    """Return the causes why a cluster is not ready, the operator's first, then each pod's.
+
+    The head's pod comes first, as its workers wait for it.
+    """
     return (
         *explain_operator(snapshot),
         *_of_pods(groups.awaited(snapshot.owner, snapshot.pods), snapshot),
@@ -38,14 +42,14 @@ def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
 
 
 def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnosis, ...]:
-    """Return why a Deployment (`snapshot.owner`) has no pod that is ready, the first cause first.
+    """Return the causes why the operator's Deployment (`snapshot.owner`) has no ready pod.
 
-    One that `has_run` ends whenever it cannot renew its lease, as while control planes leave
-    ("leader election lost"), and Kubernetes starts it later each time: after 10 s, 20 s, up to 5
-    min.
+    `has_run`: the operator worked before, so its crashes are tolerated for longer. It ends whenever
+    it cannot renew its lease ("leader election lost"), such as while control planes leave.
+    Kubernetes then waits longer before each restart: 10 s, 20 s, up to 5 min.
     """
     refused = pods.condition(snapshot.owner or {}, "ReplicaFailure")
-    # On a host that was just started, it cannot reach the API server yet.
+    # On a host that was just started, the operator may not reach the API server yet, and crashes.
     tolerates = MINUTE
     if has_run:
         tolerates = STILL
@@ -61,12 +65,12 @@ def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnos
 
 
 def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return why a pod is not ready, None if nothing is wrong with it (yet)."""
+    """Return why a pod is not ready; None if it is ready, or no fault is visible yet."""
     if pods.is_ready(pod):
         return None
 
     cause = explain_host(pod, snapshot.hosts)
-    # A leaving pod stays only if its host does not report that it is gone.
+    # A leaving pod is at fault only if its host is silent: its kubelet must report the pod's end.
     if cause is None and not pods.is_leaving(pod):
         cause = (
             explain_scheduling(pod, wait=snapshot.wait_for_machines)
@@ -98,7 +102,7 @@ def _of_pods(judged: Iterable[Object], snapshot: Snapshot) -> tuple[Diagnosis, .
 
 
 def _of_containers(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return the cause of the first container that has one."""
+    """Return the cause of the first container with a cause, in the order of their start."""
     for container in pods.containers(pod):
         cause = explain_container(pod, container, snapshot)
         if cause:
@@ -107,7 +111,10 @@ def _of_containers(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def _of_waiting(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return that a worker cannot reach a ready head; KubeRay's container asks every 5 s."""
+    """Return the cause if a worker's pod still waits for a head that is ready, else None.
+
+    The worker's init container (`wait-gcs-ready`, by KubeRay) asks the head every 5 s.
+    """
     if not pods.waits_for_head(pod) or snapshot.head is None or not pods.is_ready(snapshot.head):
         return None
 

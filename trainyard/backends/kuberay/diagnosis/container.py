@@ -1,8 +1,8 @@
-"""Why a container's image cannot be pulled, or the container does not start or stay; pure.
+"""Why a container's image cannot be pulled, or why the container does not start or stay; pure.
 
-The reasons are the kubelet's (kubernetes/pkg/kubelet), the texts its, containerd's (remotes/docker)
-and runc's. The registries' texts are in trainyard/seams/registry/errors.py; here are the texts that
-only hosts print, and hints for a host.
+The reasons are the kubelet's (kubernetes/pkg/kubelet). The texts are from the kubelet, containerd
+(remotes/docker) and runc. Rules for texts of registries are in trainyard/seams/registry/errors.py;
+here are those for texts that only hosts print, and hints for hosts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trainyard.seams.docker.images import registry_of
 from trainyard.seams.kube.types import Object
 from trainyard.seams.registry import errors
 
-# Reasons of a container that waits for its image (kubernetes/pkg/kubelet/images/types.go).
+# Reasons of a container whose image could not be pulled (kubernetes/pkg/kubelet/images/types.go).
 NO_IMAGE = (
     "ImagePullBackOff",
     "ErrImagePull",
@@ -32,13 +32,13 @@ NO_IMAGE = (
     "SignatureValidationFailed",
 )
 _BEGINNING = re.compile(r'^(?:Back-off pulling image "[^"]*"|Failed to pull image "[^"]*")(?:: )?')
-# containerd reads hosts.toml at each pull.
+# containerd needs no restart after such a change: it reads hosts.toml at each pull.
 _TRUST = (
     "Tell containerd on every node how to speak to it: "
     "/etc/containerd/certs.d/{registry}/hosts.toml "
     "(MicroK8s: /var/snap/microk8s/current/args/certs.d/{registry}/hosts.toml), with "
 )
-# First the errors that only hosts report, or word differently; then the registries'.
+# The errors that only hosts report, or report in other words, come before the registries' rules.
 RULES = (
     Rule(
         r"no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"
@@ -51,7 +51,7 @@ RULES = (
     *errors.RULES,
     Rule("", "registry {registry} or the node refuses"),
 )
-# Hints for a host, in place of the registry rule's hint for a push, by the rule's key.
+# Hints for a host's pull, by the rule's key: they replace the rule's own hint, which is for a push.
 _LOGIN = (
     "Is the login in the cluster file right: registry.username with password_env, or "
     "kuberay.pull_secrets?"
@@ -67,8 +67,8 @@ HINTS = {
         "address?"
     ),
 }
-# Reasons why a container does not start, by its status; and why no container of a pod does, by the
-# pod's events.
+# NOT_STARTED: reasons in the status of a container that does not start. UNPREPARED: reasons in the
+# events of a pod none of whose containers can start.
 NOT_STARTED = (
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -79,8 +79,7 @@ NOT_STARTED = (
     "PostStartHookError",
 )
 UNPREPARED = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "FailedMapVolume")
-# Errors that no retry mends (kubernetes/pkg/kubelet/kuberuntime/security_context.go), and their
-# hints.
+# Hints for errors that no retry solves (kubernetes/pkg/kubelet/kuberuntime/security_context.go).
 NEVER_STARTED = {
     "image has non-numeric user": "Say which user it is: `kuberay: {security: {restricted: true, "
     "run_as_user: 1000}}`; or write its number into the Dockerfile (`USER 1000`), and push the "
@@ -88,7 +87,7 @@ NEVER_STARTED = {
     "image will run as root": "Run it as another user, if it can: `kuberay: {security: "
     "{restricted: true, run_as_user: 1000}}`; or leave `restricted` out.",
 }
-# The first end may be chance; the kubelet starts it again at once.
+# One end of a container may be chance: from this many restarts on it is a crash.
 TRIES = 2
 TAIL_LINES = 12
 LINE_LENGTH = 300
@@ -97,7 +96,7 @@ RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `trainyard image.li
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
-    """Return why a container has no image, does not start, or ends; None if nothing is known."""
+    """Return why a container has no image, does not start, or ends; None without a known cause."""
     if container.ready:
         return None
     return (
@@ -125,7 +124,7 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     if container.waiting not in NO_IMAGE:
         return None
 
-    # The declared name: the status may show the image by another of its names.
+    # The image's name from the pod's spec: the status may show another name of the same image.
     image = str(pods.declared(pod, container.name).get("image", ""))
     registry = registry_of(image)
     raw = _BEGINNING.sub("", container.message) or container.message
@@ -139,8 +138,8 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
 
     tolerates = SOON
     if cause.key == "login":
-        # A busy kubelet waits a second for the Secret, and then pulls without it; 30 s later it has
-        # tried twice more.
+        # A busy kubelet waits one second for the login's Secret, and then pulls without a login.
+        # Within 30 s it retries twice, with the Secret.
         tolerates = MINUTE
     elif container.waiting == "ImagePullBackOff":
         tolerates = 0.0
@@ -168,10 +167,10 @@ def _not_started(container: Container) -> Diagnosis | None:
 def _cannot_start(text: str) -> Diagnosis:
     message = f"cannot start: {shortened(text)}"
     hint = (
-        "Have made what is missing, or correct the cluster file (image, kuberay.volumes, "
+        "Make what is missing, or correct the cluster file (image, kuberay.volumes, "
         "runtime_class, security)."
     )
-    # The kubelet may not have read yet what exists.
+    # An object that exists may still be unknown to the kubelet.
     tolerates = MINUTE
     for pattern, never_started in NEVER_STARTED.items():
         if pattern in text:
@@ -207,7 +206,7 @@ def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis
     if _ended_with_head(pod, ended, snapshot):
         return None
 
-    # If the container runs again, the former run has the log.
+    # If the container was restarted, the log of the crash is that of its former run.
     former = container.ended is None
     summary = f"ended with exit code {ended.code}"
     if former:
@@ -226,16 +225,16 @@ def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis
 
 
 def _ends_for_good(pod: Object, container: Container) -> bool:
-    """Say whether it ended and is not started again, or ended too often for chance."""
+    """Say whether a container ended without a restart, or ended too often for chance."""
     if container.waiting == "CrashLoopBackOff" or container.restarts >= TRIES:
         return not (container.is_init and container.ended and container.ended.code == 0)
     return bool(container.failed and container.ended) and pods.phase(pod) == "Failed"
 
 
 def _ended_with_head(pod: Object, ended: Ended, snapshot: Snapshot) -> bool:
-    """Say whether a worker's container belonged to the former head.
+    """Say whether a worker's container started before the current head, and so had to end.
 
-    Ray gives it a minute without a head, and then ends it.
+    Ray ends a worker a minute after it has lost its head.
     """
     if snapshot.head is None or pods.is_head(pod):
         return False

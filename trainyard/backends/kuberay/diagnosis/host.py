@@ -1,4 +1,4 @@
-"""Why no host takes a pod, or why Kubernetes calls its host not ready; pure."""
+"""Why the scheduler finds no host for a pod, or Kubernetes calls the pod's host not ready; pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class NoRoomError(PrerequisiteError):
     """The scheduler found no host for a pod."""
 
 
-# The key of a host that Kubernetes calls not ready; Ray may know better.
+# The diagnosis key for a host that is not ready; callers ignore it if Ray calls the node alive.
 NOT_READY = "host"
 _ROOM = "found no room{requests}: {hosts}"
-# The scheduler's texts (kubernetes/pkg/scheduler/framework/plugins), and their hints; the first
-# match counts.
+# Rules for the scheduler's texts (kubernetes/pkg/scheduler/framework/plugins); the first match
+# counts.
 RULES = (
     Rule(
         r'persistentvolumeclaim "(?P<claim>[^"]+)" not found',
@@ -65,15 +65,16 @@ RULES = (
     ),
     Rule("", _ROOM, "What each machine has: kubectl describe nodes"),
 )
-# The scheduler's remarks on preemption, which follow its reasons.
+# The scheduler appends remarks on preemption to its reasons; they are cut off here.
 _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )")
 
 
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
-    """Return that a pod's host is gone or not ready; None if it is ready, or that is unknown.
+    """Return a diagnosis if a pod's host is gone or not ready; None if it is ready, or unknown.
 
-    A user who may not read hosts sees it by the pod: Kubernetes calls the pod unready while its
-    kubelet calls its containers ready (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
+    A host that is not in `hosts` (the user may not read hosts) is judged by the pod: its condition
+    Ready is False while ContainersReady is True (kubernetes/pkg/controller/util/node,
+    MarkPodsNotReady).
     """
     name = pods.host(pod)
     if name not in hosts:
@@ -100,23 +101,23 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
 
 
 def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
-    """Return why no host has room for a pod, None if the scheduler has not refused it.
+    """Return why the scheduler found no host for a pod; None if it did, or has not tried yet.
 
-    `wait` is how long that may last, in seconds, where machines are added by themselves.
+    `wait` is how many seconds that is tolerated, where machines are added by themselves.
     """
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
         return None
     hosts = _PREEMPTION.split(str(scheduled.get("message") or ""))[0]
     cause = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
-    # Machines that come by themselves bring no claims.
+    # Rules about claims keep their own, shorter tolerance: a new machine does not bring a claim.
     return cause and replace(
         cause, error=NoRoomError, key="room", raw="", tolerates=cause.tolerates or max(SOON, wait)
     )
 
 
 def _requested(pod: Object) -> str:
-    """Return what a pod asks the scheduler for: ` for 2 cpu, 4Gi memory, 1 nvidia.com/gpu`."""
+    """Return what a pod requests, as words: ` for 2 cpu, 4Gi memory, 1 nvidia.com/gpu`, or ""."""
     resources = pod["spec"]["containers"][0].get("resources") or {}
     amounts = resources.get("requests") or resources.get("limits") or {}
     if not amounts:

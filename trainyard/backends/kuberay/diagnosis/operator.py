@@ -1,8 +1,8 @@
 """Why the KubeRay operator or the API server does not make a RayCluster's pods; pure.
 
-The operator's texts: ray-operator/controllers/ray/raycluster_controller.go (calculateStatus,
-reconcilePods), KubeRay 1.5.1. A rejection by the API server (kubernetes/plugin/pkg/admission) is in
-the condition ReplicaFailure, and in events.
+The operator's texts are from ray-operator/controllers/ray/raycluster_controller.go
+(calculateStatus, reconcilePods), KubeRay 1.5.1. If the API server rejects a pod
+(kubernetes/plugin/pkg/admission), the condition ReplicaFailure and events say why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.types import Object
 
 _BEGINNING = re.compile(r'^.*?pods? "[^"]*" is forbidden: |^.*?error creating: ', re.DOTALL)
-# Hints for rejections by the API server, by its words.
+# Hints for rejections by the API server, by patterns of its text.
 HINTS = {
     r"exceeded quota|failed quota": "Ask for less in the cluster file, or have the quota raised.",
     r"(?:maximum|minimum|max|min) \S+ (?:usage|limit|request)": (
@@ -38,7 +38,7 @@ HINTS = {
 
 
 def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
-    """Return the API server's rejection, in its words."""
+    """Return the diagnosis for a rejection by the API server; `what` is the rejected object."""
     plain = " ".join(_BEGINNING.sub("", text).split())
     hint = None
     for pattern, known_hint in HINTS.items():
@@ -46,12 +46,15 @@ def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
             hint = known_hint
             break
 
-    message = f"{what} may not be made: {plain}"
+    message = f"{what} was rejected: {plain}"
     return Diagnosis(message, hint, summary=plain, error=PrerequisiteError, tolerates=SOON)
 
 
 def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
-    """Yield why the operator does not make a RayCluster's pods, the most certain cause first."""
+    """Yield why the operator does not make a RayCluster's pods; nothing without a RayCluster.
+
+    At most one of the first four causes is yielded, then those of pods that end again and again.
+    """
     cluster = snapshot.owner
     if cluster is None:
         return
@@ -88,7 +91,10 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 
 def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
-    """Return the events since the cluster was last changed; `cluster.up` begins with a change."""
+    """Return the events since the RayCluster was last changed, without changes of its status.
+
+    `cluster.up` begins with a change, so events from before do not count.
+    """
     metadata = cluster["metadata"]
     times = []
     for field in metadata.get("managedFields") or ():
@@ -99,7 +105,7 @@ def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
 
 
 def _again_and_again(events: Sequence[Object]) -> Iterator[Diagnosis]:
-    """Yield that pods fail and are removed, with their logs; the first end may be chance."""
+    """Yield a diagnosis if KubeRay has removed failed pods at least TRIES times."""
     for reason, who in (("DeletedHeadPod", "the head"), ("DeletedWorkerPod", "a worker")):
         deaths = []
         for event in events:

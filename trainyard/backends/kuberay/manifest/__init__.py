@@ -1,4 +1,4 @@
-"""Namespace, claim and RayCluster of a cluster file, from the templates in kuberay/; pure."""
+"""The Kubernetes objects of a cluster file, rendered from the templates in kuberay/; pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from trainyard.spec.groups import WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.ray_nodes import start_options
 
-# How long a node of a growing group may be idle, unless the file says otherwise (Ray's own
-# default).
+# The default of idle_timeout: Ray's autoscaler removes a node that is idle for that long. It is
+# also Ray's own default.
 IDLE_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The objects for Kubernetes; None where the cluster file does not ask for one.
+    """The objects to apply; None for one that the cluster file does not ask for.
 
-    `budget` and `network_policy` belong to the RayCluster.
+    `budget` and `network_policy` are applied with the RayCluster as their owner.
     """
 
     namespace: Object
@@ -41,7 +41,7 @@ class Documents:
 
 
 def documents(inputs: Inputs) -> Documents:
-    """Render every object of a cluster but its Secrets."""
+    """Render every object of a cluster but its Secrets and its leash."""
     section = inputs.section
     namespace = {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}
     budget = None
@@ -61,7 +61,7 @@ def documents(inputs: Inputs) -> Documents:
 
 
 def _claim(inputs: Inputs) -> Object | None:
-    """Return the claim for outputs, None if the file has no storage, or names its claim."""
+    """Return the claim for outputs; None if the file has no storage, or names an existing claim."""
     storage = inputs.section.storage
     if storage is None or storage.size is None:
         return None
@@ -80,7 +80,7 @@ def _claim(inputs: Inputs) -> Object | None:
 
 
 def _of_pods(inputs: Inputs, template: str) -> Object:
-    """Return an object that selects the cluster's pods, or its head."""
+    """Render a disruption budget or network policy: both select pods of the cluster."""
     name = inputs.spec.name
     values = {
         "name": naming.of_pods(name),
@@ -104,7 +104,7 @@ def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
 
 
 def rendered(name: str, values: Mapping[str, Any]) -> Object:
-    """Return a rendered template of kuberay/, without the keys whose value is null."""
+    """Render a template of kuberay/, and remove the keys whose value is null."""
     template = (paths.shipped("kuberay") / f"{name}.yaml.j2").read_text(encoding="utf-8")
     found: Object = _without_nulls(yaml.safe_load(render.render(template, values)))
     return found
@@ -129,7 +129,8 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
     return {
         "name": spec.name,
         "namespace": section.namespace,
-        # A queue (Kueue) and cost reports look at the RayCluster, not at its pods.
+        # The file's labels are also on the RayCluster: a queue (Kueue) and cost reports read them
+        # there, not on pods.
         "labels": {**section.labels, **naming.labels(spec.name)},
         "annotations": {
             naming.IMAGE: inputs.image,
@@ -160,7 +161,7 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
 
 
 def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
-    """Return a group with its size; Ray's autoscaler sets the size of a growing group."""
+    """Return a worker group; of one that grows without `replicas`, which the autoscaler sets."""
     replicas = None
     if not group.grows:
         replicas = group.least
@@ -180,8 +181,8 @@ def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
 def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> dict[str, Any]:
     return {
         "name": node.group,
-        # Ray's own label of a node's group would be `headgroup` on the head; the autoscaler reads
-        # these too.
+        # Ray's own value of this label would be `headgroup` on the head. The autoscaler reads these
+        # labels as well.
         "labels": {"ray.io/node-group": node.group, **node.labels},
         "ray_start": _ray_start(node),
         "pod": rendered("pod", pod.values(inputs, node, with_autoscaler=with_autoscaler)),
@@ -189,7 +190,7 @@ def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> 
 
 
 def _own_options(node: NodeSize) -> dict[str, str]:
-    """Return the options of `ray start` that the file gives a group."""
+    """Return the file's own options of `ray start` for a group, as rayStartParams."""
     options = {}
     for name, value in start_options(node.ray_start).items():
         if value is None:
@@ -199,16 +200,15 @@ def _own_options(node: NodeSize) -> dict[str, str]:
             options[name] = shlex.quote(value)
 
     if node.resources:
-        # Ray's autoscaler takes what is between two quotes
+        # Ray's autoscaler parses the text between two single quotes
         # (ray/autoscaler/_private/kuberay/autoscaling_config.py).
         options["resources"] = f"'{json.dumps(dict(node.resources))}'"
     return options
 
 
 def _ray_start(node: NodeSize) -> dict[str, str]:
-    """Return the options of `ray start`; KubeRay gives them to bash as they are."""
-    # Pods of a group differ in the ends of their names, and a pod's host name is its name
-    # (naming.node_name).
+    """Return the rayStartParams of a group; KubeRay passes them to bash, which expands them."""
+    # $HOSTNAME is the pod's name, and its end is unique in the group (naming.node_name).
     name = f"{node.group}-${{HOSTNAME##*-}}"
     if node.is_head:
         name = HEAD
@@ -220,7 +220,8 @@ def _ray_start(node: NodeSize) -> dict[str, str]:
         "memory": str(node.memory),
         "object-store-memory": str(node.object_store),
         "disable-usage-stats": "true",
-        # Any free port: only the head's two have to be known, and no node shares its pod.
+        # Workers' ports may be any free ones: no other node is in the pod, and only the ports of
+        # GCS and dashboard must be known.
         "min-worker-port": "0",
         "max-worker-port": "0",
         "log-color": "false",

@@ -1,4 +1,4 @@
-"""A Ray node and its pod (kuberay/pod.yaml.j2): size, user, hosts, volumes, environment."""
+"""A Ray node's pod (kuberay/pod.yaml.j2): size, user, placement, volumes, environment."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ from trainyard.spec.kubernetes import (
 )
 from trainyard.spec.units import GIB
 
-# There is no "whole machine" here: a pod that does not say what it needs gets nothing for sure.
+# Defaults are needed: Kubernetes guarantees nothing to a pod that requests nothing.
 DEFAULT_CPUS = 1
 DEFAULT_MEMORY = 2 * GIB
 Values = dict[str, Any]
 
-# The ports of the head's service; KubeRay adds the metrics. Ray Client's port is not among them.
+# The ports of the head's service; KubeRay adds that of the metrics. Ray Client's port is left out
+# on purpose.
 PORTS = [
     {"name": "gcs-server", "containerPort": 6379},
     {"name": "dashboard", "containerPort": naming.DASHBOARD_PORT},
 ]
-# The probes of a node; both answer without the token (ray/dashboard/http_server_head.py and
-# http_server_agent.py, PUBLIC_EXACT_PATHS). The dashboard is the last of the head's parts that a
-# run needs, and the GCS must be there for it to answer; the agent's port is
+# The probes of a node. Both paths answer without the token (ray/dashboard/http_server_head.py and
+# http_server_agent.py, PUBLIC_EXACT_PATHS). HEAD_ALIVE asks the dashboard, which starts after the
+# head's other parts and needs the GCS for this answer. ALIVE asks the agent of a node, at
 # DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
 HEAD_ALIVE = {"path": "/api/gcs_healthz", "port": naming.DASHBOARD_PORT}
 ALIVE = {"path": "/api/local_raylet_healthz", "port": 52365}
-# From SIGTERM Ray takes 2 s to end its processes; a worker whose head is gone would wait for it (15
-# s were seen).
+# After SIGTERM Ray needs 2 s to end its processes. A worker whose head is gone would wait longer
+# for the head (15 s were seen).
 GRACE_SECONDS = 5
-# Ray's sessions and logs; on a separate volume, they outlive a container that ends.
+# Ray's sessions and logs. They are on a separate volume, so that they outlive a container's end.
 SESSIONS = "/tmp/ray"  # noqa: S108
-# The home of users whom the image does not know.
+# The home directory of a `run_as_user` that the image's /etc/passwd may not list.
 HOME = "/home/trainyard"
 _HOST = "kubernetes.io/hostname"
 _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
@@ -54,10 +55,10 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
 @dataclass(frozen=True)
 class Inputs:
-    """All inputs of the documents.
+    """All inputs of the rendered objects.
 
-    `image` is an exact reference; `images` are those of groups with an image of their own.
-    `pull_secrets` are all Secrets to pull with; `owner` is the cluster's owner.
+    `image` is the head's reference by digest; `images` has, by name, the groups with another image.
+    `pull_secrets` are the names of all Secrets to pull with. `owner` is the cluster's owner.
     """
 
     spec: ClusterSpec
@@ -69,17 +70,17 @@ class Inputs:
 
     @property
     def simulated(self) -> bool:
-        """Say whether GPUs are numbers of Ray only: Kubernetes is not asked for any."""
+        """Say whether Ray gets GPUs that do not exist, and Kubernetes is asked for none."""
         has_gpus = self.spec.head.gpus or any(group.gpus for group in self.spec.workers)
         return self.section.simulated_gpus and bool(has_gpus)
 
 
 @dataclass(frozen=True)
 class NodeSize:
-    """The size of each node of a group, in bytes where it is memory.
+    """The size of each node of a group; all kinds of memory are in bytes.
 
-    `memory` is all that a node may use, and includes the object store. `cpus` are what Ray hands
-    out; 0 keeps tasks off the node, which then has `cpus_of_ray` for Ray itself.
+    `memory` is the limit of the node, object store included. `cpus` is how many CPUs Ray gives to
+    tasks; 0 keeps tasks off the node, and the container then has `cpus_of_ray` CPUs for Ray itself.
     """
 
     group: str
@@ -99,12 +100,12 @@ class NodeSize:
 
     @property
     def cpu_limit(self) -> int:
-        """Return how many CPUs the container may use: Ray itself needs some, too."""
+        """Return the CPU limit of the container: `cpus`, but for 0 `cpus_of_ray`."""
         return self.cpus or self.cpus_of_ray
 
 
 def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
-    """Return the size of a group's nodes: the file's, else the defaults."""
+    """Return the size of a group's nodes: the file's values, else the defaults."""
     cpus = DEFAULT_CPUS
     if declared.cpus is not None:
         cpus = declared.cpus
@@ -112,7 +113,8 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
     if declared.memory is not None:
         memory = declared.memory
 
-    # Shared memory counts as memory: a small head cannot have as much as large workers.
+    # Shared memory counts as memory of the pod. kuberay.shm_size is one value for all nodes: a head
+    # with less memory than that gets the default.
     shm_size = None
     if section.shm_size is not None and section.shm_size < memory:
         shm_size = section.shm_size
@@ -127,7 +129,7 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
         cpus=cpus,
         memory=memory,
         object_store=object_store,
-        # In whole MiB, so that it reads well where it is shown.
+        # Rounded up to whole MiB, so that Kubernetes shows a short number.
         shared_memory=-(-shared_memory // ray_nodes.MEBIBYTE) * ray_nodes.MEBIBYTE,
         gpus=declared.gpus,
         resources=declared.resources,
@@ -138,7 +140,7 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
 
 
 def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
-    """Return the values of a group's pods; None for a key that the template leaves out."""
+    """Return the template's values for a group's pods; a key with None is not rendered."""
     spec = inputs.spec
     section = inputs.section
     gpus = node.gpus
@@ -152,8 +154,8 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         taints = tolerations(place, section.gpu_resource)
         runtime_class = place.runtime_class
 
-    # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the
-    # autoscaler is there.
+    # A pod gets no token for the Kubernetes API (False), unless the file names a service account or
+    # the autoscaler runs in it. None leaves Kubernetes' default.
     has_account = None
     if not (section.service_account or with_autoscaler):
         has_account = False
@@ -179,7 +181,7 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
 
 
 def _container(inputs: Inputs, node: NodeSize, place: PodGroup, gpus: int) -> Values:
-    """Return the values of the pod's container."""
+    """Return the template's values for Ray's container."""
     section = inputs.section
     limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
     if gpus:
@@ -207,12 +209,12 @@ def _container(inputs: Inputs, node: NodeSize, place: PodGroup, gpus: int) -> Va
 
 
 def cpus(number: float) -> str:
-    """Return CPUs as Kubernetes writes parts of them: `500m`."""
+    """Return CPUs as Kubernetes writes thousandths: `500m`."""
     return f"{round(number * 1000)}m"
 
 
 def quantity(size: int) -> str:
-    """Return bytes as Kubernetes writes them: `2Gi`, or the plain number."""
+    """Return bytes as a quantity of Kubernetes: `2Gi`, or the number if no unit divides it."""
     for unit, factor in _UNITS.items():
         if size % factor == 0:
             return f"{size // factor}{unit}"
@@ -220,9 +222,9 @@ def quantity(size: int) -> str:
 
 
 def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
-    """Return the variables of a user whom the image need not know: a writable home, and a name.
+    """Return HOME and a user name for `run_as_user`, which the image need not know; {} without it.
 
-    Without USER, getpass.getuser() raises KeyError, and with it PyTorch's compiler.
+    Without USER, getpass.getuser() raises KeyError, and PyTorch's compiler fails.
     """
     if security.run_as_user:
         return {"HOME": directory, "USER": "ray", "LOGNAME": "ray"}
@@ -230,7 +232,7 @@ def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
 
 
 def pod_security(security: PodSecurity) -> Values | None:
-    """Return the user of all containers of a pod (core/v1 PodSecurityContext)."""
+    """Return a pod's securityContext: user and group of all containers (PodSecurityContext)."""
     found: Values = {
         "runAsUser": security.run_as_user,
         "runAsGroup": security.run_as_group,
@@ -246,14 +248,17 @@ def pod_security(security: PodSecurity) -> Values | None:
 
 
 def container_security(security: PodSecurity) -> Values | None:
-    """Return the rights that containers give up; KubeRay applies it to its own containers, too."""
+    """Return a container's securityContext, which drops rights; None if the file asks for none.
+
+    KubeRay copies it to the containers that KubeRay itself adds.
+    """
     if not security.hardened:
         return None
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
-    """Return the taints that a pod tolerates: the file's, and that of GPU hosts if it has GPUs."""
+    """Return a pod's tolerations: the file's, and with a `gpu_resource` that of GPU hosts."""
     found = [toleration.model_dump(exclude_none=True) for toleration in place.tolerations]
     if gpu_resource:
         found.append({"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
@@ -261,7 +266,7 @@ def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
 
 
 def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict[str, str]:
-    """Return what the scheduler is asked for: the limits, unless the file says less."""
+    """Return a container's requests: its limits, or less where the file requests less."""
     found = dict(limits)
     if less.cpus is not None and less.cpus < node.cpu_limit:
         found["cpu"] = cpus(less.cpus)
@@ -271,8 +276,11 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 
 
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
-    """Return how a cluster's nodes spread over hosts: not at all if one host has the storage."""
-    # Only nodes: probe pods have the cluster's label as well.
+    """Return the affinity that spreads nodes over hosts; None for no rule.
+
+    ReadWriteOnce storage can be used on one host only: then all nodes must share a host.
+    """
+    # The second label excludes probe pods, which have the cluster's label as well.
     ours = {"matchLabels": {naming.CLUSTER: spec.name, "ray.io/is-ray-node": "yes"}}
     term = {"labelSelector": ours, "topologyKey": _HOST}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
@@ -294,8 +302,8 @@ def _env(
     *,
     has_gpus: bool,
 ) -> list[dict[str, str]]:
-    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
-    # it by default.
+    # A node without GPUs must see none: an image may set NVIDIA_VISIBLE_DEVICES=all, which a host
+    # may grant by default.
     hidden = {}
     if not has_gpus:
         hidden = {"NVIDIA_VISIBLE_DEVICES": "void"}
@@ -311,7 +319,7 @@ def _env(
     if node.is_head and section.storage is not None:
         variables[STORAGE] = f"{section.outputs}/.trainyard/{spec.name}"
 
-    # To Kubernetes `$(NAME)` is a variable, and `$$` a dollar sign.
+    # Kubernetes expands `$(NAME)`; `$$` gives a plain dollar sign.
     return [
         {"name": name, "value": render.dollars_doubled(value)}
         for name, value in sorted(variables.items())
@@ -321,9 +329,9 @@ def _env(
 def _volumes(
     spec: ClusterSpec, section: KuberaySection, node: NodeSize
 ) -> tuple[list[Values], list[Values]]:
-    """Return the volumes and their mounts: Ray's own, `outputs`, and the file's.
+    """Return the volumes and their mounts: shared memory, Ray's logs, `outputs`, and the file's.
 
-    KubeRay would call the first two the same.
+    The first two have the names that KubeRay would give them, so that KubeRay adds no second ones.
     """
     memory = {"medium": "Memory", "sizeLimit": quantity(node.shared_memory)}
     outputs: Values = {"emptyDir": {}}
@@ -371,5 +379,5 @@ def _source(volume: KubeVolume) -> Values:
             empty_dir["sizeLimit"] = quantity(volume.empty_dir.size)
         return {"emptyDir": empty_dir}
 
-    # A directory that is missing there is an error, not an empty directory.
+    # With this type, a path that the host lacks is an error instead of an empty directory.
     return {"hostPath": {"path": volume.host_path, "type": "Directory"}}
