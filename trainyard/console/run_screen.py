@@ -92,7 +92,7 @@ class PrintedScreen(Screen):
         self._lines(task, text[:end])
 
     def event(self, event: Event, state: RunState) -> None:
-        """Print an event, if it is worth a line, and draw the bar again."""
+        """Print a line for some kinds of events, and draw the bar again."""
         if isinstance(event, (AttemptEnded, TaskEnded)):
             rest = self._unfinished.pop(event.task, b"")
             self._lines(event.task, rest + b"\n" if rest else b"")
@@ -253,7 +253,7 @@ def plain(text: bytes, *, colours: bool = False) -> str:
 
 
 def _lines(event: Event, state: RunState) -> Iterator[str]:
-    """Yield the lines that an event is worth."""
+    """Yield the lines to print for an event."""
     match event:
         case GateEnded():
             yield from _gate(event, state)
@@ -288,7 +288,7 @@ def _gate(event: GateEnded, state: RunState) -> Iterator[str]:
 
 
 def _attempt_ended(event: AttemptEnded, state: RunState) -> Iterator[str]:
-    # The end of a sweep's trial says why its task was stopped.
+    # A stopped task of a sweep gets no line: the line of its trial says why.
     if event.outcome == "succeeded" or (state.sweep and event.outcome == "stopped"):
         return
     reason = f": {event.reason}" if event.reason else ""
@@ -297,14 +297,14 @@ def _attempt_ended(event: AttemptEnded, state: RunState) -> Iterator[str]:
 
 
 def _on(node: str | None) -> str:
-    """Name the node; an attempt that ended before it got one has none."""
+    """Return " on NODE"; "" for an attempt that ended before it got a node."""
     return f" on {node}" if node else ""
 
 
 def _trial_ended(event: TrialEnded, sweep: Sweep) -> Iterator[str]:
     trial = sweep.trials[event.trial]
     if not trial.tasks:
-        return  # a trial of the sweep that this one continues
+        return  # a trial of the former sweep that this one continues
     value = ""
     if trial.value is not None:
         value = f" {formats.number(trial.value)}"

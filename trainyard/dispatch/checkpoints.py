@@ -144,13 +144,13 @@ def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = N
 def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
     """Say whether a task's checkpoint and outputs together have at most `limit` bytes."""
     size = size_of(task)
-    # The archives are at least what the task left: only where they are too large, its files are
-    # looked at.
+    # The archives are at least as large as the outputs: only if they exceed the limit, the files
+    # themselves are measured.
     if size + sum(archive.bytes for archive in task.archives) <= limit:
         return True
 
     directory = run.outputs(task.name)
     if any(archive.number > store.fetched(directory) for archive in task.archives):
-        return False  # as long as its outputs are not all here
+        return False  # the outputs are not all here, and cannot be measured yet
     files, _ = scan(str(directory))
     return size + outputs.data_bytes(files) <= limit

@@ -129,7 +129,7 @@ def apply_archive(
     place.parent.mkdir(parents=True, exist_ok=True)
 
     with store.number_file(place).open("a+", encoding="utf-8") as number:
-        fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may bring the same home
+        fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may fetch the same archive
         if kept.number <= store.fetched(place):
             return []
 
@@ -217,7 +217,7 @@ def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
 def _spooled(
     ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, at: Path
 ) -> Iterator[Path]:
-    """Yield a file with the whole, checked archive: only then is anything here replaced."""
+    """Yield a temporary file with the complete, checked archive; raise OutsideError if damaged."""
     filename = f"{names.run_directory(run.name)}/{archive.file}"
     spool = at.with_name(f".{at.name}.tar")
     try:
@@ -254,6 +254,7 @@ def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool:
                 break
 
     if archive.sha256 is None:
+        # A running task may replace its checkpoint: `archive_of` gives no hash before its end.
         return
     if size != archive.bytes or digest.hexdigest() != archive.sha256:
         raise OutsideError(

@@ -173,7 +173,7 @@ class Follower:
             self._fetch(self._node_id, self.fetcher, event)
 
     def _fetch(self, node_id: str, fetcher: Fetcher, event: Event) -> None:
-        """Bring home what an event says is there, in the background."""
+        """Fetch, in the background, the outputs or the checkpoint that an event announces."""
         if isinstance(event, OutputsKept):
             fetcher.fetch(node_id, self.state.task(event.task))
         elif isinstance(event, TaskEnded):

@@ -179,7 +179,7 @@ class _Notes(Screen):
 
 
 def _failed(endpoint: Endpoint, checks: Sequence[Check]) -> TrainyardError | None:
-    """Return the error of the first check that failed."""
+    """Return the error for the first failed check, None if all passed."""
     for check in checks:
         if check.ok:
             continue

@@ -80,7 +80,7 @@ def size_of_others(written: object) -> str | None:
 
 
 def _amount(written: object, units: Mapping[str, int]) -> Decimal:
-    """Return a number times its unit; 0 for anything else."""
+    """Return the number in `4GiB` times its unit; 0 if the text is no number with a unit."""
     if not isinstance(written, str):
         return Decimal(0)
     match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", written)

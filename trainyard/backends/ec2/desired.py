@@ -329,7 +329,7 @@ def _registries(image: str) -> list[dict[str, str]]:
 
 
 def _start_options(size: Head | WorkerGroup) -> str:
-    """Return what the file gives `ray start` on the nodes of a group, as words of a shell."""
+    """Return the file's own options of `ray start` for a group, quoted for a shell."""
     return shlex.join(ray_nodes.own_arguments(size.ray_start))
 
 

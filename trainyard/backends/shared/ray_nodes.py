@@ -227,7 +227,7 @@ def client_port(head: Head) -> int:
 
 
 def own_arguments(parameters: Mapping[str, object]) -> list[str]:
-    """Return the file's arguments of `ray start` for a group; the last of several counts."""
+    """Return the arguments that the file adds to `ray start`; Ray uses the last of duplicates."""
     arguments = []
     for name, value in start_options(parameters).items():
         if value is None:

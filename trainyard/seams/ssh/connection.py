@@ -294,7 +294,8 @@ class Connection:
                 if transport.is_active():
                     if isinstance(error, ChannelException):
                         raise
-                    # paramiko gives the reason of several rejections to one caller only.
+                    # If the host rejects several channels at once, paramiko gives the reason to
+                    # one caller only. For the others the connection is still active.
                     raise ChannelException(0, str(error)) from error
                 broken = error
             # The connection has broken since its last use: a new one is tried once.

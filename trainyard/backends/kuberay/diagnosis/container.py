@@ -108,7 +108,10 @@ def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> 
 
 
 def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return what the kubelet lacks to start a pod's first container; None if nothing is known."""
+    """Return why the kubelet cannot start a pod's first container; None without a known cause.
+
+    The newest event decides: a later "Pulling" or "Created" means that a failure is over.
+    """
     if any(each.running_since or each.ended or each.last for each in pods.containers(pod)):
         return None
 
