@@ -1,4 +1,4 @@
-"""Prove that a cluster can train: a table of nodes and checks, what was not tested, what failed."""
+"""The task smoke.run: a table of nodes and checks, then what was not tested, and what failed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from trainyard.dispatch.smoke import CheckFields
 
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
-# A cell of these shows the beginning of the detail, up to any word of _REST.
+# Checks whose cell shows the beginning of the detail, up to the first match of _REST.
 _SHOWN = ("task", "versions", "gpus", "transfer", "disk", "shm")
 _UNTESTED = "-"
-# Checks of GPUs alone; torch also elsewhere, where a job asks for it.
+# Checks of GPUs. The check of torch also runs without GPUs if a job asks for it.
 _OF_GPUS = ("gpus", "torch", "isolation", "graphics")
 _REST = re.compile(r" of .*| from .*|[;:].*")
 
@@ -46,10 +46,10 @@ def run(call: Call) -> Report:
 
 
 def body(checks: Sequence[CheckFields]) -> Iterator[Table | str]:
-    """Yield the results of the smoke test as text; the last line counts."""
+    """Yield the results of the smoke test for people; the last line has the counts."""
     nodes = list(dict.fromkeys(check["node"] for check in checks if check["node"]))
     done = {check["name"] for check in checks if check["node"]}
-    # A check that only a backend can make comes before all others.
+    # "allocatable" is a backend's check, made before all others.
     columns: dict[str, list[str]] = {}
     for name in ("allocatable", *_COLUMNS):
         if name in done:
@@ -61,7 +61,7 @@ def body(checks: Sequence[CheckFields]) -> Iterator[Table | str]:
 
 
 def _nodes(nodes: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Iterator[Table | str]:
-    """Yield a row a node, and once what is the same on all of them."""
+    """Yield a table with one row per node, and a line with results equal on all nodes."""
     differs = []
     same = []
     for name, cells in columns.items():
@@ -97,20 +97,20 @@ def _result(check: CheckFields) -> str:
 
 
 def _has_no_gpus(checks: Sequence[CheckFields]) -> bool:
-    """Say whether the cluster has no GPUs: the check of GPUs is then one of the whole cluster."""
+    """Say whether the cluster has no GPUs: a skipped check "gpus" of the whole cluster says so."""
     return any(
         check["name"] == "gpus" and check["node"] is None and check["skipped"] for check in checks
     )
 
 
 def _untested(checks: Sequence[CheckFields]) -> list[CheckFields]:
-    """Return what was not tested, without the checks of GPUs where there are none."""
+    """Return the skipped checks; without those of GPUs if the cluster has none."""
     left_out = _OF_GPUS if _has_no_gpus(checks) else ()
     return [check for check in checks if check["skipped"] and check["name"] not in left_out]
 
 
 def _lines(checks: Sequence[CheckFields]) -> Iterator[str]:
-    """Yield the results of the whole cluster, what was not tested, and what failed."""
+    """Yield checks of the whole cluster, then skipped checks with reasons, then failed ones."""
     untested: dict[tuple[str, str], list[str]] = {}
     for check in _untested(checks):
         untested.setdefault((check["name"], check["detail"]), []).append(check["node"] or "")
