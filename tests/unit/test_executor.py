@@ -78,7 +78,7 @@ def test_a_bug_exits_70_and_ctrl_c_130_without_a_traceback(
         # Not taken for Invoke's own configuration file.
         (
             ["-f", "lab", "cluster.status"],
-            "-f lab stands before the task\n  -> Put it behind: trainyard TASK -f lab",
+            "-f lab comes before the task\n  -> Put it behind: trainyard TASK -f lab",
         ),
         (
             ["cluster.status", "--bogus"],

@@ -125,7 +125,7 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
         ),
         (
             "--json cluster.up",
-            "--json stands before the task\n  -> Put it behind: trainyard TASK --json",
+            "--json comes before the task\n  -> Put it behind: trainyard TASK --json",
         ),
         ("cluster.list -f lab", "cluster.list has no flag -f\n  -> trainyard --help cluster.list"),
         ("train.stop --run", "--run needs a value\n  -> trainyard --help train.stop"),

@@ -1,1 +1,1 @@
-"""Clusters, jobs and runs for Python programs and notebooks: what the commands do, as objects."""
+"""The commands as Python objects, for programs and notebooks: Cluster, Job and Run."""

@@ -1,4 +1,4 @@
-"""A cluster for Python: a block that is entered once the cluster is proven, and leaves nothing."""
+"""A cluster as a context manager: made and tested at the beginning, removed at the end."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ Teardown = Literal["made", "always", "never"]
 
 @dataclass(frozen=True)
 class _Block:
-    """A `with` block that is open: the process that entered it, and what SIGTERM did before.
+    """An open `with` block: the process that entered it, and the former handler of SIGTERM.
 
-    `inside` is what holds in the block alone, `unconnected` what holds until `ray` is connected.
+    `inside` is closed at the end of the block, `unconnected` as soon as `ray` is connected.
     """
 
     process: int
@@ -55,14 +55,15 @@ class _Block:
 class Cluster:
     """A cluster that a file describes: `Cluster.from_file`.
 
-    `with` makes it and proves it by the smoke test: the block is entered only then, within
-    `timeout` seconds if that is given. However the block is left, its runs end first (of a good end
-    they are waited for), and then what entering it made is removed: a cluster that existed before
-    stays. `teardown="always"` removes that too, `"never"` nothing. Steps are shown on stderr, and
-    on stdout what tasks print: `forward_logs=False` shows nothing of that, `True` that of a sweep's
-    trainings too. With `ray_env`, a runtime environment of Ray's ({}: none of its own), `ray` is
-    the cluster in the block, or refuses to start where no way leads there: no second Ray of this
-    machine is taken for the cluster.
+    `with` makes the cluster, within `timeout` seconds if given, and runs the smoke test; only then
+    the block is entered. At the end of the block, runs are waited for; after an exception they are
+    stopped. Then the cluster is removed, unless it existed before. `teardown="always"` removes that
+    too, `"never"` removes nothing.
+
+    Steps are shown on stderr, the output of tasks on stdout. `forward_logs=False` shows no output,
+    `True` also that of a sweep's trainings. With `ray_env`, a runtime environment of Ray ({} for
+    an empty one), `ray` is connected to the cluster in the block. If this program cannot reach the
+    cluster's Ray, `ray` fails to start: otherwise it would start a local Ray instead.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Cluster:
         self._ray_env = ray_env
         self._runs: list[Run] = []
         self._blocks: list[_Block] = []
-        # The runtime_env with which a block has connected `ray`, None while none has.
+        # The runtime_env with which `ray` is connected to this cluster, None if it is not.
         self._connected_with: dict[str, Any] | None = None
 
     @classmethod
@@ -124,16 +125,16 @@ class Cluster:
 
     @property
     def spec(self) -> ClusterSpec:
-        """Return its file as resolved."""
+        """Return the content of the cluster file, with overrides and defaults."""
         return self._cluster.spec
 
     def ray(self, *, runtime_env: Mapping[str, Any] | None = None) -> ModuleType:
-        """Connect `ray` to this cluster until its block ends; return that module.
+        """Connect `ray` to this cluster until the `with` block ends; return the module `ray`.
 
-        After it, `ray.remote`, Ray Train and Ray Tune run on the cluster, in Ray's `runtime_env` if
-        that is given; asked again in its block, it changes nothing.
-        Raises RequestError outside a block, where `ray` is connected to another cluster or with
-        another `runtime_env`, and for a cluster whose Ray programs of this machine do not reach.
+        Afterwards `ray.remote`, Ray Train and Ray Tune run on the cluster, with Ray's `runtime_env`
+        if given. A second call in the block changes nothing.
+        Raises RequestError outside a block, if `ray` is connected to another cluster or with
+        another `runtime_env`, and if programs on this machine cannot reach the cluster's Ray.
         """
         if not self._blocks:
             hint = "with Cluster.from_file(...) as cluster: cluster.ray()"
@@ -148,19 +149,19 @@ class Cluster:
         return sys.modules["ray"]
 
     def status(self) -> ClusterStatus:
-        """Ask its nodes for their state."""
+        """Ask the cluster and its nodes for their state."""
         return clusters.status(self._cluster)
 
     def up(self, *, timeout: float | None = None) -> None:
-        """Make it match its file, as `cluster.up` does; safe to repeat.
+        """Make the cluster match its file, as `cluster.up` does; safe to repeat.
 
-        Raises RequestError rather than end runs.
+        Raises RequestError instead of ending active runs.
         """
         guard = _guard("cluster.up", end_runs=False)
         clusters.up(self._cluster, progress.for_stream(), guard=guard, timeout=timeout)
 
     def smoke(self) -> Smoked:
-        """Prove that it can train. Raises SmokeError."""
+        """Run the smoke test. Raises SmokeError if a check fails, OutsideError if it cannot end."""
         smoked = lazy.smoke.smoke(clusters.connect(self._cluster), progress.for_stream())
         if smoked.error:
             raise smoked.error
@@ -169,32 +170,32 @@ class Cluster:
         return smoked
 
     def down(self, *, end_runs: bool = False) -> None:
-        """Remove it, and prove that nothing is left.
+        """Remove the cluster, and prove that nothing is left.
 
-        Raises RequestError while runs are active, unless they are to end.
+        Raises RequestError while runs are active; with `end_runs` they are stopped and fetched.
         """
         guard = _guard("cluster.down", end_runs=end_runs)
         clusters.down(self._cluster, progress.for_stream(), guard=guard)
 
     def dispatch(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
-        """Begin a run of a job, or of the job of a directory; return as soon as it has begun.
+        """Begin a run of a job, given as Job or by its directory; return as soon as it has begun.
 
-        Ctrl-C stops it, as long as the program waits for it.
+        Ctrl-C stops the run while the program waits for it.
         """
         return self._dispatch(job, sweep=False, skip_smoke=skip_smoke)
 
     def tune(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
         """Begin a sweep: the run of a job with `tune:`.
 
-        Its `trials` and its `best` grow while it is active.
+        `trials` and `best` of the returned Run are updated while the sweep is active.
         """
         return self._dispatch(job, sweep=True, skip_smoke=skip_smoke)
 
     def resume(self, run: Run | str, job: Job | None = None, *, skip_smoke: bool = False) -> Run:
-        """Begin a new run of what did not succeed in a run, from the checkpoints that it left.
+        """Begin a new run of the tasks that did not succeed in `run`, from their last checkpoints.
 
-        Without a job it is that of the run's directory, as it is now. Raises RequestError while the
-        run still runs, where all of it succeeded, and of a sweep.
+        Without `job`, the job directory of the former run is used, as it is now. Raises
+        RequestError if that run is active, a sweep, or if all its tasks succeeded.
         """
         here = _here()
         name = run if isinstance(run, str) else run.name
@@ -254,7 +255,7 @@ class Cluster:
         return run
 
     def _screen(self, *, sweep: bool) -> Screen:
-        """Return the screen of a run; a sweep's trainings print to their logs unless asked."""
+        """Return the screen of a run; a sweep's output is shown only with `forward_logs=True`."""
         if self._forward_logs is False:
             return lazy.follow.Screen()
         only = "" if sweep and not self._forward_logs else None
@@ -262,7 +263,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         if self._ray_env is not None and self._connected_with is None:
-            # Asked before anything is made.
+            # Before anything is made: a connected `ray` could not be connected to this cluster.
             lazy.connection.refuse_connected()
 
         existed = self._exists()
@@ -277,7 +278,8 @@ class Cluster:
                 self._connect_or_refuse(self._ray_env)
         except BaseException as error:
             is_removed = self._leave()
-            # The block is left: nothing stays that an error could name, or a command continue.
+            # The cluster is removed: the error must name no machines that still cost money, nor
+            # commands that continue.
             if isinstance(error, InterruptedRunError):
                 raise KeyboardInterrupt from None
             if is_removed and isinstance(error, TrainyardError):
@@ -295,7 +297,8 @@ class Cluster:
     ) -> None:
         """Wait for runs that the program did not wait for; after an exception, stop them.
 
-        Raises as these runs do. A process that was forked within the block leaves it to its parent.
+        Raises the errors of these runs. A process that was forked in the block does nothing here:
+        its parent ends the block.
         """
         if self._blocks[-1].process != os.getpid():
             return
@@ -315,7 +318,7 @@ class Cluster:
         return f"<cluster {self.name} ({self.spec.backend})>"
 
     def _exists(self) -> bool:
-        """Say whether the cluster exists, also if another backend made it by this name."""
+        """Say whether a cluster of this name exists, also one that another backend made."""
         recorded = recorded_backend(self._cluster.site.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
@@ -329,7 +332,7 @@ class Cluster:
         inside.callback(setattr, self, "_connected_with", None)
 
     def _refuse_until_connected(self) -> None:
-        """Let no program train on a Ray of its own because it has not called ray()."""
+        """Make `ray` fail to start until `ray()` is called: else it would start a local Ray."""
         if self._connected_with is None:
             self._blocks[-1].unconnected.enter_context(
                 lazy.connection.refused(self.name, is_reached=True)
@@ -345,7 +348,7 @@ class Cluster:
             raise
 
     def _connect_or_refuse(self, runtime_env: Mapping[str, Any]) -> None:
-        """Let `ray` be this cluster in the block; where no way leads to it, let it say so."""
+        """Connect `ray` to this cluster, or make it fail to start if the cluster is unreachable."""
         endpoint = clusters.connect(self._cluster)
         if endpoint.ray_address is None:
             self._blocks[-1].inside.enter_context(
@@ -355,7 +358,7 @@ class Cluster:
             self._connect(endpoint, runtime_env)
 
     def _leave(self) -> bool:
-        """Leave a block: remove what is to be removed; return whether that was done."""
+        """End a block; remove the cluster if `teardown` says so, and return whether it was."""
         block = self._blocks.pop()
         block.inside.close()
         block.unconnected.close()
@@ -370,7 +373,7 @@ class Cluster:
 
 
 def _here() -> Here:
-    """Return the places that file names are relative to; a program may change them."""
+    """Return the present environment and directory, which a program may change at any time."""
     return Here(os.environ, Path.cwd())
 
 
@@ -384,7 +387,7 @@ def _guard(command: str, *, end_runs: bool) -> RunGuard:
 
 
 def _finish(runs: Sequence[Run], *, stop: bool) -> None:
-    """Wait until all runs have ended, or stop them; an interruption stops them all."""
+    """Wait until all runs have ended; with `stop`, or after Ctrl-C, stop them first."""
     try:
         if stop:
             for run in runs:
@@ -398,7 +401,11 @@ def _finish(runs: Sequence[Run], *, stop: bool) -> None:
 
 
 def _raise_on_sigterm() -> Any:
-    """Let SIGTERM be as Ctrl-C; return its handler before, None if the program's own stays."""
+    """Let SIGTERM raise KeyboardInterrupt; return the former handler.
+
+    Returns None, and changes nothing, if the program has its own handler, or outside of the main
+    thread.
+    """
     before = signal.getsignal(signal.SIGTERM)
     if before is not signal.SIG_DFL or threading.current_thread() is not threading.main_thread():
         return None

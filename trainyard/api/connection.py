@@ -1,6 +1,6 @@
-"""`ray` in a block: it is connected to the block's cluster, or refuses to start.
+"""Connect `ray` to the cluster of a `with` block, or make it fail to start there.
 
-Otherwise the first `.remote()` of a program starts a Ray of its own on this machine, and trains
+Otherwise the first `.remote()` of a program would start a local Ray on this machine, and train
 there.
 """
 
@@ -27,14 +27,15 @@ _CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MODE = "RAY_AUTH_MODE"
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 (the name of a variable)
 _TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105
-# What workers print takes as long to arrive; Sematic waits for it, too.
+# Seconds before the end of a block, as in Sematic: the last output of workers takes as long to
+# arrive.
 LAST_LINES_SECONDS = 1.0
 _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
 
 @contextmanager
 def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
-    """Give Ray an address that no Ray has: it fails at once, and its error says what to do."""
+    """Make `ray.init` fail at once: RAY_ADDRESS is a message that Ray's error then shows."""
     text = f"ray does not reach cluster {cluster} from this program: use cluster.dispatch(job)"
     if is_reached:
         text = f"ray is not connected to cluster {cluster}: call cluster.ray() first"
@@ -48,9 +49,9 @@ def connected(
 ) -> Iterator[None]:
     """Connect `ray` to a cluster: to its GCS if that is on this machine, else by Ray Client.
 
-    Raises PrerequisiteError where this program has no Ray, OutsideError where the cluster's does
-    not answer, and RequestError where `ray` is connected already, where Ray refuses this program's
-    version of Ray or Python, and for a cluster that programs of this machine do not reach.
+    Raises PrerequisiteError if this program has no Ray, and OutsideError if the cluster's Ray does
+    not answer. Raises RequestError if `ray` is connected already, if Ray rejects this program's
+    version of Ray or Python, and if programs on this machine cannot reach the cluster's Ray.
     """
     refuse_connected()
     ray = _imported()
@@ -59,7 +60,7 @@ def connected(
         raise RequestError(what, hint=_DISPATCH)
 
     with ExitStack() as inside:
-        # Last of all, once the variables are back.
+        # Registered first, so called last: after the variables are restored.
         inside.callback(_read_variables_again)
         inside.enter_context(_access(endpoint.token))
         inside.enter_context(_loopback_kept())
@@ -69,8 +70,8 @@ def connected(
         address = endpoint.ray_address()
         _connect(ray, address, settings)
         _refuse_another(ray, endpoint)
-        # Also for subprocesses, Ray's state API, and a program that calls ray.shutdown() and
-        # connects again.
+        # RAY_ADDRESS is for subprocesses, Ray's state API, and programs that call ray.shutdown()
+        # and connect again.
         inside.enter_context(_variables({_ADDRESS: address}))
 
         if forward_logs:
@@ -80,7 +81,7 @@ def connected(
 
 
 def refuse_connected() -> None:
-    """Raise RequestError where `ray` is connected already: what a block starts would run there."""
+    """Raise RequestError if `ray` is connected already: tasks of the block would run there."""
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         hint = "Call ray.shutdown() before the block."
@@ -99,7 +100,7 @@ def _imported() -> ModuleType:
 
 @contextmanager
 def _access(token: str | None) -> Iterator[None]:
-    """Set the variables that let a program in; take away those with another cluster's token."""
+    """Set Ray's variables for this token, or for no token; remove those with another token."""
     nothing = {_TOKEN: None, _TOKEN_FILE: None}
     if token is None:
         with _variables({**nothing, _MODE: "disabled"}):
@@ -114,8 +115,8 @@ def _access(token: str | None) -> Iterator[None]:
 
 
 def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None:
-    # Ray would look for this machine's other address; Ray Client has no node here, and "auto" knows
-    # its own.
+    # With a GCS on loopback, Ray would look for a node at this machine's other address. Ray Client
+    # needs no node here, and "auto" finds the address itself.
     if address.startswith(_LOOPBACK):
         node = {"_node_ip_address": _LOOPBACK}
     else:
@@ -123,7 +124,7 @@ def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None
     try:
         ray.init(address, logging_level="WARNING", **settings, **node)
     except RuntimeError as error:
-        # Ray compares its own version and Python's.
+        # Such as a version of Ray or Python that differs from the cluster's.
         what = f"this program's Ray cannot connect to the cluster: {str(error).strip()}"
         raise RequestError(what, where=address, hint=_DISPATCH) from error
     except (ConnectionError, ValueError) as error:
@@ -131,7 +132,7 @@ def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None
 
 
 def _refuse_another(ray: ModuleType, endpoint: Endpoint) -> None:
-    """Raise OutsideError where an address led to another Ray than that whose dashboard answers."""
+    """Raise OutsideError if `ray` is connected to another cluster than the endpoint's."""
     here = {node["NodeID"] for node in ray.nodes()}
     with ray_of(endpoint) as dashboard:
         there = {node.node_id for node in dashboard.nodes()}
@@ -142,7 +143,7 @@ def _refuse_another(ray: ModuleType, endpoint: Endpoint) -> None:
 
 @contextmanager
 def _variables(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """Set variables of this process, or take them away (None), and put them back."""
+    """Set environment variables of this process, or remove them (None); restore them at the end."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)
     try:
@@ -161,17 +162,17 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 @contextmanager
 def _loopback_kept() -> Iterator[None]:
-    """Let Ray leave loopback addresses as they are.
+    """Make Ray leave loopback addresses as they are.
 
-    Otherwise it replaces them by another address of this machine, where a cluster of this machine
-    does not listen. It is RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 for a program that has imported Ray
-    already (ray/_private/services.py).
+    Otherwise Ray replaces 127.0.0.1 by another address of this machine, at which a local cluster
+    does not listen. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 does the same, but Ray reads it only when
+    it is imported (ray/_private/services.py): so the constant is changed.
     """
     constants: Any = importlib.import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = False
     try:
-        # For programs that this one starts.
+        # The variable is for subprocesses.
         with _variables({_CLUSTER: "0"}):
             yield
     finally:
@@ -179,7 +180,7 @@ def _loopback_kept() -> Iterator[None]:
 
 
 def _read_variables_again() -> None:
-    """Let Ray read its variables, which it otherwise does only once, when it is imported."""
+    """Make Ray read its environment variables again; it reads them only when it is imported."""
     raylet = importlib.import_module("ray._raylet")
     raylet.Config.initialize("")
     raylet.AuthenticationTokenLoader.instance().reset_cache()

@@ -1,4 +1,4 @@
-"""A job for Python: of a directory that holds a job.yaml, or of keywords."""
+"""A job for Python, from a directory with a job.yaml, or from keywords."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Overrides = Mapping[str, object] | Sequence[str] | str
 
 
 def as_overrides(set: Overrides) -> list[str]:
-    """Return values as `--set` takes them.
+    """Return overrides as values of `--set`, PATH=VALUE.
 
     >>> as_overrides({"workers.0.count": 2, "head.memory": "2GiB"})
     ['workers.0.count=2', 'head.memory="2GiB"']
@@ -29,11 +29,11 @@ def as_overrides(set: Overrides) -> list[str]:
 
 
 class Job:
-    """A job to run: `spec` is its job file as resolved; the files of `directory` are sent along.
+    """A job to run: `spec` is its job file with defaults; the files of `directory` are sent.
 
-    The keywords are the keys of a job file (docs/jobs.md). Without a directory nothing is sent but
-    what `runtime_env` names in `files` and `wheels`, relative to the current directory. Raises
-    RequestError with every problem at once.
+    The keywords are the keys of a job file (docs/jobs.md). Without a directory, only files, wheels
+    and modules of `runtime_env` are sent; their paths are relative to the current directory. Raises
+    RequestError with every problem.
 
     >>> job = Job(command=["python", "-c", "print({seed})"], matrix={"seed": [0, 1]}, timeout="10m")
     >>> job.spec.name, job.spec.timeout
@@ -61,7 +61,7 @@ class Job:
 
     @classmethod
     def from_directory(cls, directory: str | Path, *, set: Overrides = ()) -> Job:
-        """Return the job of a directory, or of a bare name of jobs/; `set` is as `--set`.
+        """Return the job of a directory, or of a name under jobs/; `set` has values of `--set`.
 
         >>> Job.from_directory("cartpole", set={"matrix.seed": [7]}).spec.matrix["seed"]
         (7,)
@@ -77,7 +77,7 @@ class Job:
 
 
 def _from_here(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a job; files that it names are relative to the current directory."""
+    """Return the keys with absolute paths; relative ones are resolved in the current directory."""
     runtime_env = keys.get("runtime_env")
     if not isinstance(runtime_env, Mapping):
         return dict(keys)

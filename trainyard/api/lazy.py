@@ -1,7 +1,6 @@
-"""The modules that a cluster of a Python program calls, imported when a method first needs them.
+"""The modules that `api.cluster` calls, each imported at its first use.
 
-`from trainyard import Cluster` must stay quick; most of what runs jobs is needed only once one is
-dispatched.
+`from trainyard import Cluster` must be quick: most modules are needed only to dispatch a job.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from trainyard.operations import resume as resume
     from trainyard.operations import runs as runs
 
-# `resume` and `runs` are also in dispatch: operations come first.
+# Searched in this order: `resume` and `runs` of operations, not those of dispatch.
 _PACKAGES = ("trainyard.api", "trainyard.operations", "trainyard.console", "trainyard.dispatch")
 
 

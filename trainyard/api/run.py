@@ -1,4 +1,4 @@
-"""A run that was dispatched from Python: followed in a thread of its own, next to the program."""
+"""A run that was dispatched from Python; a thread of its own follows it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from trainyard.seams import threads
 class Run:
     """One dispatch of a job: wait for it, cancel it, iterate over its tasks as they end.
 
-    Its outputs come home while it is active. Where this process ends first, the run does not:
-    `train.logs` follows it.
+    Outputs are fetched while the run is active. If this process ends first, the run continues on
+    the cluster: `train.logs` follows it.
     """
 
     def __init__(self, directory: RunDirectory, endpoint: Endpoint, screen: Screen) -> None:
@@ -37,43 +37,43 @@ class Run:
 
     @property
     def state(self) -> str:
-        """Return how it stands: waiting, running, succeeded, failed or stopped."""
+        """Return the state of the run: waiting, running, succeeded, failed or stopped."""
         if self._heard.state:
             return self._heard.state.state
         return "waiting"
 
     @property
     def results(self) -> Path:
-        """Return the directory of the run: its logs, outputs, both files, its report."""
+        """Return the directory of the run: logs, outputs, cluster file, job file and report."""
         return self._directory.path
 
     @property
     def report(self) -> Path:
-        """Return the page about it, which is written as it ends."""
+        """Return the path of the HTML report, which is written when the run ends."""
         return self._directory.report
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Return the trials of a sweep so far, each with `params`, `state`, `value` and `tasks`."""
+        """Return a sweep's trials so far, each with `params`, `state`, `value` and `tasks`."""
         sweep = self._heard.state and self._heard.state.sweep
         return tuple(sweep.trials.values()) if sweep else ()
 
     @property
     def best(self) -> Trial | None:
-        """Return the best configuration of a sweep so far, None before one is complete."""
+        """Return the best trial of a sweep so far, None before one is complete."""
         sweep = self._heard.state and self._heard.state.sweep
         return sweep.best if sweep else None
 
     def outputs(self, task: str) -> Path:
-        """Return the directory of a task's outputs; all are there once the run was waited for."""
+        """Return the directory of a task's outputs; it is complete only after `wait`."""
         return self._directory.outputs(task)
 
     def wait(self, *, check: bool = True) -> RunState:
-        """Wait until it has ended and everything is home; return how it ended, with its tasks.
+        """Wait until the run has ended and its results are fetched; return its final state.
 
         With `check`, raises the error that `train.dispatch` ends with: JobFailedError, SmokeError,
-        OutsideError. Ctrl-C stops the run, and is raised once it has ended; once more leaves at
-        once.
+        OutsideError. Ctrl-C stops the run; KeyboardInterrupt is raised once the run has ended, or
+        at once after a second Ctrl-C.
         """
         self.is_awaited = True
         self._until(self._status.done)
@@ -83,11 +83,11 @@ class Run:
         return status.state
 
     def cancel(self) -> None:
-        """Stop it, with its tasks' processes; `wait(check=False)` returns once that is done."""
+        """Ask the run to stop, and return at once; `wait(check=False)` waits for its end."""
         self._cancelled.set()
 
     def __iter__(self) -> Iterator[Task]:
-        """Yield each task as it ends, the first to end first; afterwards the run has ended."""
+        """Yield each task as it ends; the loop ends when the run has ended."""
         ended = self._heard.ended
         count = 0
 
@@ -126,7 +126,7 @@ class Run:
         )
 
     def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds; an interruption stops the run first."""
+        """Wait until `holds()`. Ctrl-C stops the run, waits for its end, and is then raised."""
         try:
             self._heard.wait(holds)
         except KeyboardInterrupt:
@@ -136,7 +136,7 @@ class Run:
 
 
 class _Listener(Screen):
-    """Shows what happens, and wakes up the threads that wait for it."""
+    """Passes events to another screen, and wakes up threads that wait for the end of tasks."""
 
     def __init__(self, shown: Screen) -> None:
         super().__init__(note=shown.note)
@@ -156,7 +156,7 @@ class _Listener(Screen):
             self.wake()
 
     def conclude(self, state: RunState) -> None:
-        """Take in how the run ended, with the tasks that its end alone has ended."""
+        """Keep the final state; tasks without an own event of their end, ended with the run."""
         self.state = state
         known = {task.name for task in self.ended}
         for task in state.tasks.values():

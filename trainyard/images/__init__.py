@@ -1,1 +1,1 @@
-"""Training images: built from a directory of images/, checked, pushed, and proven on the nodes."""
+"""Training images: build them from a directory of images/, check, push, and resolve them."""

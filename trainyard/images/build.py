@@ -1,4 +1,4 @@
-"""Build an image: its base, the image under the hash of its content, and a readable name."""
+"""Build an image: pull its base, build it with its content's hash as tag, add a readable tag."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from trainyard.steps import YES, Answer, Step, no
 # The ids of two steps.
 _BASE = "base"
 BUILD = "build"
-# Gets how far a step is: its title, and a text.
+# A callback for the progress of a step: it gets the step's title, and a text.
 Report = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
 class Building:
-    """An image, the engine that is to have it, and the cluster file with the build's settings."""
+    """An image to build, the engine that builds it, and the cluster file with `build:`."""
 
     image: Image
     engine: Engine
@@ -46,7 +46,7 @@ class Building:
 
     @property
     def content(self) -> str:
-        """Return the tag that the image has once it is built, with the base that is here now."""
+        """Return the tag of the image if it is built with the base that the engine has now."""
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 
@@ -61,7 +61,10 @@ class Building:
 
 @dataclass(frozen=True)
 class Built:
-    """An image that an engine has. `content` is its hash and tag, `source` that without base."""
+    """A built image on an engine.
+
+    `content` is its tag, a hash of its files and base; `source` is the hash of its files alone.
+    """
 
     name: str
     reference_local: str
@@ -76,7 +79,7 @@ class Built:
 def steps(
     building: Building, report: Report = lambda title, text: None, *, no_cache: bool = False
 ) -> list[Step]:
-    """Return the steps after which the engine has the image under both of its names."""
+    """Return the steps that pull the base, build the image, and add its readable tag."""
     image = building.image
     engine = building.engine
     base = f"Get the base {image.base}"
@@ -118,7 +121,7 @@ def steps(
 
 
 def built(building: Building) -> Built:
-    """Return the image as the engine has it. Raises PrerequisiteError if sources changed since."""
+    """Return the image on the engine. Raises PrerequisiteError if its files changed since then."""
     found = facts(building)
     return Built(
         name=building.image.name,
@@ -133,7 +136,7 @@ def built(building: Building) -> Built:
 
 
 def facts(building: Building) -> ImageFacts:
-    """Return what the engine knows about the image. Raises PrerequisiteError as `built` does."""
+    """Return the engine's facts of the image. Raises PrerequisiteError as `built` does."""
     image = building.image
     reference = building.reference
     found = docker_images.inspect(building.engine, reference)
@@ -150,8 +153,8 @@ def _has_base(building: Building) -> Answer:
     base = docker_images.inspect(building.engine, building.image.base)
     if base is None:
         return no("it is not on this engine")
-    # Without a platform it is the engine's own: the last build may have been one for other
-    # machines.
+    # Without `build.platform` the base must be for the engine's platform: the base of the last
+    # build may be for another one.
     platform = building.spec.build.platform or building.engine.platform
     if f"{base.platform}/".startswith(f"{platform}/"):
         return YES
@@ -159,7 +162,7 @@ def _has_base(building: Building) -> Answer:
 
 
 def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
-    """Pull the base first, by itself: the hash depends on which one the engine has."""
+    """Pull the base before the build: the image's tag depends on the id of the base."""
     base = building.image.base
     engine = building.engine
     spec = building.spec
@@ -208,11 +211,11 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 
 
 def _cached(building: Building) -> str:
-    """Return the image whose layers a build may use again: the last one, here or in the registry.
+    """Return the image whose layers a build may reuse: the last one, here or in the registry.
 
-    BuildKit forgets its cache sooner or later, and a CI machine starts without one. Built again, a
-    layer gets another digest and is pushed again, however little has changed. A registry that does
-    not have it, or does not answer, is no error for BuildKit.
+    BuildKit's own cache is pruned at times, and a CI machine starts without one. A layer that is
+    built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores
+    a registry that lacks the image, or does not answer.
     """
     if docker_images.inspect(building.engine, building.alias):
         return building.alias
@@ -222,7 +225,7 @@ def _cached(building: Building) -> str:
 
 
 def _labels(building: Building) -> dict[str, str]:
-    """Return what the image says about itself (OCI image specification, annotations; and ours)."""
+    """Return the labels of the image: OCI's annotations, and Trainyard's own."""
     image = building.image
     tag = building.content
     commit = git.revision(image.directory)

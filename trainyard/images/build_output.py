@@ -1,7 +1,7 @@
-"""Read `docker buildx build --progress=plain`: which stage runs, and why it failed.
+"""Read `docker buildx build --progress=plain`: the stage that runs, and the reason of a failure.
 
-Every line belongs to a numbered vertex: `#5 [2/4] RUN make` opens one, `#5 0.27 text` is its
-output, and it ends with `#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words`.
+BuildKit numbers the vertices of its graph. `#5 [2/4] RUN make` opens vertex 5, `#5 0.27 text` is
+its output, and `#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words` ends it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOUNTS = re.compile(r"--(?:mount|network|security)=\S+ *")
 
 
 class BuildProgress:
-    """Reads the lines of one build."""
+    """Reads the lines of one build, and keeps the last output of each stage."""
 
     def __init__(self) -> None:
         self._stages: dict[str, str] = {}
@@ -30,7 +30,7 @@ class BuildProgress:
         self._raw = ""
 
     def read(self, line: str) -> str | None:
-        """Take one line; return the stage of the Dockerfile that begins with it."""
+        """Take one line; return the name of a stage of the Dockerfile if the line begins one."""
         if line.startswith("ERROR: "):
             self._raw = line.removeprefix("ERROR: ")
 
@@ -40,7 +40,7 @@ class BuildProgress:
 
         number, text = vertex.groups()
         opened = _STAGE.fullmatch(text)
-        # Opened once more whenever lines of another vertex came in between.
+        # The opening line is repeated after lines of another vertex: only the first counts.
         if opened and number not in self._stages:
             self._stages[number] = _name(opened)
             return self._stages[number]
@@ -53,7 +53,7 @@ class BuildProgress:
         return None
 
     def error(self, image: str) -> OutsideError | RequestError:
-        """Return the error of a failed build: RequestError where its Dockerfile is wrong."""
+        """Return the error of a failed build: RequestError if the Dockerfile is wrong."""
         stage = self._stages.get(self._failed, "")
         tail = self._tails.get(self._failed, ())
         code = _CODE.search(self._raw)
@@ -74,14 +74,15 @@ class BuildProgress:
         what += f" (exit code {code[1]})" if code else ""
         return OutsideError(
             "\n  | ".join([what, *tail]),
-            # A program that failed has said all itself; the builder only repeats its command.
+            # With an exit code, the program's own output says why; BuildKit's line only repeats
+            # the command.
             where=None if code else self._raw,
             hint=lacking or _REPEAT,
         )
 
 
 def _name(stage: re.Match[str]) -> str:
-    """Return what people are shown of a stage: `2/5 RUN pip install ...`."""
+    """Return the name of a stage for people: `2/5 RUN pip install ...`."""
     if stage["of"] and not stage["of"].startswith("stage-"):
         of = f"{stage['of']} "
     else:
@@ -92,7 +93,8 @@ def _name(stage: re.Match[str]) -> str:
     return f"{name[: LONGEST_NAME - 3]}..."
 
 
-# The machine, not the Dockerfile, lacks something: words of Python, pip, curl, git, apt, glibc.
+# Patterns of failures that the Dockerfile did not cause, with hints: disk, network, certificates.
+# The words are those of Python, pip, curl, git, apt and glibc.
 LACKING = (
     (
         r"no space left on device",
@@ -108,7 +110,7 @@ LACKING = (
         "file are ca_bundle (a company's CA), pip_config (an index of one's own) and network.",
     ),
 )
-# The Dockerfile is wrong: repeating the command cannot help.
+# Words of BuildKit for a wrong Dockerfile, with which the same command would fail again.
 DOCKERFILE = re.compile(
     r"failed to compute cache key.*(?:not found|no such file)|(?:COPY|ADD) failed|unable to find "
     r"(?:user|group)|"

@@ -1,4 +1,4 @@
-"""Which images can be built: the user's images/ first, then what Trainyard ships."""
+"""Find the images that can be built: the user's images/ first, then those that Trainyard ships."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from trainyard.spec.load import IMAGE_FILE_NAME, load_image
 from trainyard.wording import did_you_mean
 
 DEFAULT_IMAGE = "ray-cpu"
-# One component of a reference (distribution/reference): the directory's name becomes one.
+# One component of an image reference (distribution/reference), which a directory's name becomes.
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 
 @dataclass(frozen=True)
 class Image:
-    """A directory of images/ to build. `base` is the one of image.yaml, or one given instead."""
+    """A directory of images/ to build. `base` is that of image.yaml, or the one given instead."""
 
     name: str
     directory: Path
@@ -32,7 +32,7 @@ class Image:
 
     @property
     def alias(self) -> str:
-        """Return the tag that people read: what it is good for, not what is in it."""
+        """Return the readable tag, which names the Ray version and moves with each build."""
         return f"ray-{versions.RAY}"
 
     @property
@@ -42,9 +42,9 @@ class Image:
 
 
 def find(name: str, *, directory: Path, base: str | None = None) -> Image:
-    """Return the image of a name or a path; `base` replaces the one that its image.yaml names.
+    """Return the image of a name under images/, or of a path; `base` replaces that of image.yaml.
 
-    Raises RequestError when there is none, or when its name cannot be an image's.
+    Raises RequestError if there is none, or if the directory's name cannot be an image's name.
     """
     bare = name.removeprefix("images/").rstrip("/")
     if "/" in bare:
@@ -77,7 +77,7 @@ def find(name: str, *, directory: Path, base: str | None = None) -> Image:
 
 
 def is_reference(text: str, *, directory: Path) -> bool:
-    """Say whether `image:` means an image that others built: REGISTRY/NAME:TAG, not a directory."""
+    """Say whether `image:` is a reference to a finished image (REGISTRY/NAME:TAG), no directory."""
     return (
         any(mark in text for mark in "/:@") and not (directory / text / IMAGE_FILE_NAME).is_file()
     )

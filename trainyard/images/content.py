@@ -1,9 +1,8 @@
-"""The content of an image: files as its build sees them, as one list, one stream, one hash.
+"""The files of an image as its build sees them: a list, a tar stream for the build, and a hash.
 
-The hash of an image and the bytes that the builder gets come from the same list: they cannot
-disagree. A packaged game has gigabytes, and an unchanged build must be quick: digests of large
-files are kept, under all that changes with a file's content (git's index relies on the same); a
-lost one is computed again.
+Hash and stream are made of the same list, so they cannot disagree. An unchanged build must be quick
+even with gigabytes, as of a packaged game: digests of large files are cached by path, inode, size
+and times, as in git's index.
 """
 
 from __future__ import annotations
@@ -25,25 +24,26 @@ from trainyard.seams.docker import cli
 from trainyard.spec.load import IMAGE_FILE_NAME
 
 DOCKERFILE = "Dockerfile"
-# Files get one date, or the same code would be another layer in every checkout. Not 1970: ZIP
-# (wheels) starts in 1980.
+# All files get this date (1 January 2000): with their own dates, each checkout would make other
+# layers. Not 1970, since ZIP (wheels) has no dates before 1980.
 DATE = 946_684_800
-# Where a Dockerfile uses the base that it is given; a comment is no use.
+# A line of a Dockerfile, no comment, that uses its argument BASE.
 _BASE = re.compile(r"^(?!\s*#).*\$(?:BASE\b|\{BASE\b)", re.MULTILINE)
 LENGTH = 12
-# Changes when an image is built in another way from the same files.
+# Part of the hash. Increase it when Trainyard builds images from the same files in another way.
 RECIPE = "2"
-# Below, reading a file again is as quick as looking it up.
+# Bytes. To hash a smaller file is as quick as to look up its digest.
 LARGE = 16 * 1024 * 1024
 
 
 def entries(image: Image) -> dict[str, Path]:
-    """Return what the build sees, in order: each path, and its file, link or directory here.
+    """Return the files, links and directories of the build, by path in it, sorted.
 
-    Raises RequestError when something that image.yaml adds is not there.
+    The Dockerfile and image.yaml are left out. Raises RequestError if something in `contents:` of
+    image.yaml does not exist.
     """
     sources = {path: image.directory / path for path in cli.context_files(image.directory)}
-    # image.yaml is description, not content: a better sentence in it needs no new image.
+    # image.yaml only describes the image: an edit of its text must not make a new image.
     for path in (DOCKERFILE, IMAGE_FILE_NAME):
         sources.pop(path, None)
 
@@ -65,7 +65,7 @@ def entries(image: Image) -> dict[str, Path]:
 
 
 def dockerfile(image: Image) -> str:
-    """Return the image's Dockerfile. Raises RequestError for another base, OSError for none."""
+    """Return the Dockerfile. Raises RequestError if it does not use BASE, OSError without one."""
     path = image.directory / DOCKERFILE
     text = path.read_text(encoding="utf-8")
     if not _BASE.search(text):
@@ -78,7 +78,7 @@ def dockerfile(image: Image) -> str:
 
 
 def write(image: Image, target: IO[bytes]) -> None:
-    """Write the build's context as a tar stream, the Dockerfile first, without owners and dates."""
+    """Write the build's context as a tar stream, the Dockerfile first, with fixed owner and date."""
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         content = dockerfile(image).encode()
         head = tarfile.TarInfo(DOCKERFILE)
@@ -95,7 +95,7 @@ def write(image: Image, target: IO[bytes]) -> None:
 
 
 def _entry(path: str, source: Path) -> tarfile.TarInfo:
-    """Return the head of an entry; of a mode, git keeps only whether it is executable."""
+    """Return the tar header of an entry; its mode says only, as in git, if it is executable."""
     entry = tarfile.TarInfo(path)
     status = source.lstat()
     entry.mtime = DATE
@@ -117,24 +117,27 @@ def _entry(path: str, source: Path) -> tarfile.TarInfo:
 
 
 def tag(source: str, *, base: str) -> str:
-    """Return the tag of an image: by its source_hash and its base's id.
+    """Return the tag of an image, a hash of its `source_hash` and of `base`.
 
-    A base whose tag moved makes another image. The name of a base that the engine does not have
-    counts instead.
+    `base` is the id of the base image, so that a base whose tag moved makes another image; it is
+    the base's name as long as the engine does not have the base.
     """
     return _hash({"source": source, "base": base})
 
 
 def source_tag(source: str) -> str:
-    """Return the tag by which clusters find what was pushed from these files, whatever its base."""
+    """Return the tag by which clusters find the image that was pushed from these files.
+
+    It does not depend on the base's id, which is unknown on a machine without the base.
+    """
     return f"src-{source}"
 
 
 def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | None = None) -> str:
-    """Return the hash of files here, which a machine without the base can compute, too.
+    """Return the hash of an image's files and settings, which needs no Docker engine.
 
-    Two images with the same source differ at most in what a moving tag of their base meant when
-    they were built. Raises RequestError for what cannot be read.
+    Two images of the same hash can differ only if the tag of their base moved between the builds.
+    Raises RequestError for a file that cannot be read.
     """
     cache = paths.cache_home(environ) / "digests"
     parts = {f"argument {name}": value for name, value in image.arguments.items()}
@@ -154,7 +157,7 @@ def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | Non
 
 
 def _digest(source: Path, cache: Path) -> str:
-    """Return what makes an entry another one: its kind, its content, whether it can be executed."""
+    """Return what identifies an entry: its kind, mode and content; large files use the cache."""
     entry = _entry("", source)
     status = source.lstat()
     if not entry.isreg():
@@ -190,7 +193,7 @@ def _digest(source: Path, cache: Path) -> str:
 
 
 def _file_hash(path: Path) -> str:
-    # hashlib.file_digest is Python 3.11's.
+    # Not hashlib.file_digest, which needs Python 3.11.
     content = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(1 << 20):
@@ -201,6 +204,6 @@ def _file_hash(path: Path) -> str:
 def _hash(parts: Mapping[str, str]) -> str:
     whole = hashlib.sha256()
     for name, value in sorted(parts.items()):
-        # Lengths first: no two lists of parts read the same.
+        # With the lengths, no two different mappings give the same bytes.
         whole.update(f"{len(name)} {len(value)} {name}{value}".encode(errors="surrogateescape"))
     return whole.hexdigest()[:LENGTH]

@@ -1,4 +1,4 @@
-"""The life of an image: built, checked, pushed; which steps, in which order."""
+"""The use cases of images: build, lint and push one, or list all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult,
 
 @dataclass(frozen=True)
 class ImageCommand:
-    """The subject of a command: an image, the Docker engine, and the cluster file's settings."""
+    """The subject of a command: the Docker engine, and the cluster file, which names the image."""
 
     spec: ClusterSpec
     source: Path
@@ -39,14 +39,17 @@ class ImageCommand:
 
     @cached_property
     def image(self) -> Image | None:
-        """Return the directory of images/; None for another tool's image. Raises RequestError."""
+        """Return the image's directory; None for a finished image's reference.
+
+        Raises RequestError if there is no such directory.
+        """
         if catalog.is_reference(self.name, directory=self.directory):
             return None
         return catalog.find(self.name, directory=self.directory, base=self.spec.build.base)
 
     @cached_property
     def building(self) -> Building:
-        """Return how the image is built. Raises RequestError for an image that others built."""
+        """Return the image to build. Raises RequestError for a reference, which cannot be built."""
         if self.image is None:
             raise RequestError(
                 f"{self.name} is built by others: there is nothing to build",
@@ -58,10 +61,10 @@ class ImageCommand:
 
 @dataclass(frozen=True)
 class ListedImage:
-    """An image that can be built here. `versions` are those that the engine has, the newest first.
+    """An image that can be built here, with its `versions` on the engine, the newest first.
 
-    `current` is the id of the one built from the files as they are. `problem` says what is wrong
-    with these; `image` is then None.
+    `current` is the id of the version built from the present files, None without one. `problem` is
+    the error if the files cannot be read; `image` is then None.
     """
 
     name: str
@@ -75,9 +78,10 @@ class ListedImage:
 def connected(
     cluster: LoadedCluster, environ: Mapping[str, str], *, directory: Path
 ) -> Iterator[ImageCommand]:
-    """Connect to the engine that builds: the one here, or the cluster's without a registry.
+    """Connect to the engine that builds; without Docker, raises PrerequisiteError.
 
-    Raises PrerequisiteError without Docker.
+    Without a registry, it is the cluster's `docker_host`, which must have the image; else this
+    user's engine.
     """
     address = None
     if cluster.spec.registry is None:
@@ -98,7 +102,7 @@ def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[Planned
 
 
 def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
-    """Check the image as built, or another's image. Raises PrerequisiteError if it is not here."""
+    """Check the built or referenced image. Raises PrerequisiteError if the engine lacks it."""
     if command.image:
         reference = build.built(command.building).reference_local
     else:
@@ -120,7 +124,7 @@ def plan_push(command: ImageCommand, *, skip_lint: bool = False) -> list[Planned
 
 
 def listed(command: ImageCommand) -> list[ListedImage]:
-    """Return every image that can be built here, with what the engine has of it."""
+    """Return every image that can be built here, with its versions on the engine."""
     engine = command.engine
     spec = command.spec
     built_here = docker_images.ours(engine)
@@ -133,13 +137,13 @@ def listed(command: ImageCommand) -> list[ListedImage]:
         )
 
         try:
-            # `build.base` of the cluster file is meant for the image that the cluster runs.
+            # `build.base` of the cluster file counts only for the image that the cluster runs.
             base = spec.build.base if name == command.name else None
             image = catalog.find(name, directory=command.directory, base=base)
             current = docker_images.inspect(engine, Building(image, engine, spec).reference)
             images.append(ListedImage(name, image, current.id if current else None, own))
         except RequestError as error:
-            # One image that cannot be read does not hide the others.
+            # An image that cannot be read is listed with its problem.
             images.append(ListedImage(name, None, None, own, error))
 
     return images
@@ -149,10 +153,10 @@ def listed(command: ImageCommand) -> list[ListedImage]:
 def _push(
     command: ImageCommand, report: Report, *, skip_lint: bool
 ) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
-    """Connect to the registry; give all steps, and the push itself once its steps are known."""
+    """Connect to the registry; yield all steps, and a list that gets the Pushing during them."""
     with access(registry_of(command.spec), command.engine.environ) as registry:
-        # Before anything is built: a registry that is away or refuses the login is reported at
-        # once.
+        # Before anything is built: a registry that does not answer, or rejects the login, is an
+        # error at once.
         registry.api.check()
         pushing: list[Pushing] = []
 

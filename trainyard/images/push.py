@@ -1,8 +1,7 @@
 """Push an image: Docker sends it, the registry confirms it, and clusters run its digest.
 
-The layers of a push that failed stay in the registry, so the next one sends the rest. No cluster
-uses any of it before: the tags by which one is found are set last, and clusters run the digest that
-they lead to.
+Layers of a failed push stay in the registry, so the next push sends only the rest. No cluster uses
+an incomplete push: clusters find an image by tags that are set last.
 """
 
 from __future__ import annotations
@@ -22,13 +21,16 @@ from trainyard.steps import YES, Answer, Step, no
 
 # The id of the step after which the registry holds the image.
 _PUSH = "push"
-# A registry has what it took at once, or not at all.
+# Seconds. A registry confirms an image at once after the push, or not at all.
 HELD_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """An image that a registry has. `reference` names it by its digest, which clusters run."""
+    """An image in a registry; `reference`, which clusters run, has its digest.
+
+    `layers_there` counts layers that the registry had before.
+    """
 
     reference: str
     tag: str
@@ -41,7 +43,7 @@ class Pushed:
 
 @dataclass
 class Pushing:
-    """One push: its steps, and what came of them. `report` hears how far it is."""
+    """One push: its steps, and the result. `report` gets the title of a step, and its progress."""
 
     built: Built
     access: Access
@@ -58,7 +60,7 @@ class Pushing:
         self._title = f"Push {self._reference}"
 
     def steps(self) -> list[Step]:
-        """Return the steps of a push: a repository (AWS), the image and its tag, other tags."""
+        """Return the steps: make the repository (only in ECR), push the image, set other tags."""
         push = Step(_PUSH, self._title, self._is_held, self._push, deadline=HELD_SECONDS)
         tags = [self._tag_step(tag) for tag in (self._alias, source_tag(self.built.source))]
         if self.access.registry.login != "ecr":
@@ -73,7 +75,7 @@ class Pushing:
         return [repository, push, *tags]
 
     def result(self) -> Pushed:
-        """Return what the registry has, once the steps are done."""
+        """Return the pushed image; call it after the steps."""
         manifest = self._held[-1]
         sent = self._sent_sizes(manifest)
         if self._alias in self._fixed:
@@ -92,9 +94,10 @@ class Pushing:
         )
 
     def _is_held(self) -> Answer:
-        """Ask what the tag leads to: an image's id is the digest of its config, or of its manifest.
+        """Say whether the registry's tag is this image.
 
-        (The latter on engines with containerd's image store.)
+        The engine's image id is the digest of the image's config, or with containerd's image store
+        that of its manifest.
         """
         manifest = self.access.api.manifest(self._name, self.built.content)
         if manifest is None:
@@ -109,8 +112,8 @@ class Pushing:
 
     def _push(self) -> None:
         docker_images.tag(self.engine, self.built.image_id, as_=self._reference)
-        # Docker tries a layer again by itself, five times in a minute, and does not say why: the
-        # registry does.
+        # Docker retries a layer five times in a minute without a reason. `try_upload` asks the
+        # registry itself, which gives one.
         transfer.push(
             self.engine,
             self._reference,
@@ -138,14 +141,17 @@ class Pushing:
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
-        """Let one more tag lead to the image; an immutable tag keeps its first image."""
+        """Set one more tag; an immutable tag stays on its former image and is only remembered."""
         try:
             self.access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:
             self._fixed.add(tag)
 
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
-        """Return digest and size of each sent layer; Docker reports short ids, of either kind."""
+        """Return digest and size of each layer that Docker sent.
+
+        Docker reports short ids, either of compressed layers or of their content.
+        """
         facts = None
         if self._sent:
             facts = docker_images.inspect(self.engine, self.built.image_id)

@@ -1,8 +1,8 @@
-"""Find the exact image that a cluster runs: names and tags move, digests do not.
+"""Resolve a cluster's image to a digest, since a tag may move.
 
-A pushed image is found by the tag of its sources' hash, which `image.push` sets and which can be
-told on a machine without the image's base. The registry is asked what a tag means now; a Docker
-engine may also run what only it has.
+A pushed image is found by the tag of its files' hash. `image.push` sets this tag, and a machine
+without the image's base can compute it. The registry is asked which digest a tag has now. A Docker
+engine may also run an image that is in no registry.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 class PinnedImage:
     """The exact image to run.
 
-    `digest` is None where no registry holds the image: `reference` is then an image id. `remark`
-    says why `reference` has no digest although a registry may hold it, or why it `is_kept`: the
-    registry did not answer from here, and the cluster runs that already.
+    `digest` is None if no registry has the image (`reference` is then an image id), or if it could
+    not be asked. `remark` says why it could not. `is_kept`: the registry did not answer, and
+    `reference` is the one that the cluster runs already.
     """
 
     name: str
@@ -50,7 +50,10 @@ class PinnedImage:
 
 
 def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
-    """Return the step that asks for the images before anything is made; a plan only mentions it."""
+    """Return the step that resolves all images, so that a missing one fails before other changes.
+
+    A plan shows the error as the step's detail.
+    """
 
     def ask() -> None:
         pinned(spec, environ, directory=directory)
@@ -75,13 +78,15 @@ def pinned(
     running: str | None = None,
     connect: Connect = access.connect,
 ) -> PinnedImage:
-    """Return what the head's `image` means now: a directory of images/, or any reference.
+    """Resolve the head's `image`, a directory of images/ or a reference.
 
-    `engine` is the one that is to run it; None: each node pulls it by itself. `running` is the
-    reference that the cluster runs: it stays while its registry does not answer, and where both
-    mean the same image of the engine, as of one that was built, and pushed since. Raises
-    RegistryError when the registry refuses or does not hold the image; without a registry
-    RequestError for nodes, PrerequisiteError where the image was never built.
+    `engine` is the engine that will run it; None if each node pulls the image itself. `running` is
+    the reference that the cluster runs now. It is kept if its registry does not answer, and if it
+    is the same image on the engine: an image that was built and has been pushed since must not
+    restart nodes.
+
+    Raises RegistryError if the registry rejects the request or lacks the image. Without a registry,
+    raises RequestError if nodes pull, PrerequisiteError if the engine lacks the built image.
     """
     name = spec.image_of(HEAD) or catalog.DEFAULT_IMAGE
     registries = _Registries(spec, environ, connect, running)
@@ -119,9 +124,9 @@ def of_groups(
     running: Mapping[str, str] | None = None,
     connect: Connect = access.connect,
 ) -> dict[str, PinnedImage]:
-    """Return the same for each group whose image is not the head's; `running` is by group.
+    """Resolve the image of each group that has another one than the head; `running` is by group.
 
-    Raises what `pinned` does.
+    Raises the same errors as `pinned`.
     """
     known: dict[str, PinnedImage] = {}
     found: dict[str, PinnedImage] = {}
@@ -146,12 +151,12 @@ def of_groups(
 
 
 def distinct(image: PinnedImage, others: Mapping[str, PinnedImage]) -> list[PinnedImage]:
-    """Return the images of a cluster, each once, the head's first."""
+    """Return a cluster's different images, the head's first."""
     return list({each.reference: each for each in (image, *others.values())}.values())
 
 
 def no_registry(spec: ClusterSpec, *, where: str = "the cluster file") -> RequestError:
-    """Return the error for nodes that pull a built image, and no file says from where."""
+    """Return the error for a cluster whose nodes pull a built image, without a `registry:`."""
     return RequestError(
         f"the nodes of cluster {spec.name} pull images from a registry, and the cluster file "
         "names none",
@@ -171,7 +176,7 @@ def pulled_bytes(
     directory: Path,
     connect: Connect = access.connect,
 ) -> int:
-    """Return the size of a pull of the largest image; 0 where the registry does not tell it."""
+    """Return the bytes to pull of a cluster's largest image; 0 if that cannot be asked."""
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
         others = of_groups(spec, environ, directory=directory, connect=connect)
@@ -189,7 +194,7 @@ def _pulled_bytes(
 
 
 def _bytes(api: RegistryApi, path: str, digest: str) -> int:
-    """Return what the layers take as they are sent; of an image for several platforms, the most."""
+    """Return the sum of the compressed layers in bytes, for the largest platform of the image."""
     manifest = api.manifest(path, digest)
     if manifest is None:
         return 0
@@ -201,7 +206,7 @@ def _bytes(api: RegistryApi, path: str, digest: str) -> int:
 def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
     name = building.image.name
     facts = build.facts(building)
-    # Pushed to the registry on the engine's loopback, it runs by the digest that it has there.
+    # If the image was pushed to the default registry, on the engine's loopback, use that digest.
     repository = f"{DEFAULT.address}/{DEFAULT.repository(name)}"
     digest = facts.digest_in(repository)
     if digest is None:
@@ -210,10 +215,11 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 
 
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
-    """Return an image that was built or loaded here; one that was pulled has a digest noted.
+    """Return an image that was built or loaded on this engine; None for one that was pulled.
 
-    Those with containerd's image store note the image's own id of every image: there, one of Docker
-    Hub stays as it was pulled.
+    A pulled image has a digest of its repository. Engines with containerd's image store give each
+    image such a digest, equal to its id: there, an image of Docker Hub is used as the engine has
+    it.
     """
     repository, _, digest = _split(name)
     image = None
@@ -232,7 +238,7 @@ def _made_here(name: str, engine: Engine) -> PinnedImage | None:
 
 @dataclass(frozen=True)
 class _Registries:
-    """Registries, asked about one cluster's image; the cluster runs the reference `running`."""
+    """Asks registries for the image of one cluster; `running` is the reference that it runs now."""
 
     spec: ClusterSpec
     environ: Mapping[str, str]
@@ -240,7 +246,7 @@ class _Registries:
     running: str | None
 
     def ours(self, image: Image, registry: Registry) -> PinnedImage:
-        """Return the digest of what was pushed from these very files."""
+        """Return the image that was pushed from exactly these files. Raises RegistryError."""
         source = content.source_hash(image, self.environ, platform=self.spec.build.platform)
         tag = content.source_tag(source)
         path = registry.repository(image.name)
@@ -264,7 +270,12 @@ class _Registries:
         return PinnedImage(image.name, f"{repository}@{manifest.digest}", manifest.digest, used)
 
     def of_others(self, name: str, *, for_engine: bool) -> PinnedImage:
-        """Return the digest of a reference; a registry may give nodes what it denies this machine."""
+        """Resolve a reference to a digest.
+
+        If nodes pull the image themselves, an error of the registry only becomes a remark: nodes
+        may have access that this machine lacks. An engine may have the image, too, if the registry
+        does not answer.
+        """
         host = docker_images.registry_of(name)
         registry = access.registry_at(host, self.spec)
         repository, tag, digest = _split(name)
@@ -291,10 +302,11 @@ class _Registries:
     def _ask(
         self, registry: Registry, repository: str, reference: str
     ) -> tuple[Manifest | None, Login | None]:
-        """Ask with the cluster file's login; without one anonymously, then with Docker's login.
+        """Return the manifest of a reference, None without one, and the login that was used.
 
-        A login that is not needed is not handed to the nodes. Registries may hide private images:
-        "not there" counts only from a user who may see it.
+        The cluster file's login is used; without one, no login, and then Docker's own. So nodes get
+        no login that they do not need. Without a login, registries may hide private images: "not
+        there" counts only after Docker's login was tried.
         """
 
         def asked_as(user: Login | None) -> Manifest | None:
@@ -321,7 +333,7 @@ class _Registries:
         return None, named
 
     def _kept(self, repository: str, why: str) -> PinnedImage | None:
-        """Return what the cluster runs, if that is of the same repository and by its digest."""
+        """Return the image that the cluster runs, if it is a digest of the same repository."""
         before, _, digest = (self.running or "").partition("@")
         if self.running is None or not digest or before != repository:
             return None
@@ -330,7 +342,7 @@ class _Registries:
 
 
 def _path(name: str, host: str) -> str:
-    """Return what a registry calls a repository: Docker Hub keeps one-word names in library/."""
+    """Return a repository's path in its registry: Docker Hub has one-word names under library/."""
     path = _split(name)[0].removeprefix(f"{host}/")
     if host == HUB and "/" not in path:
         return f"library/{path}"
@@ -338,6 +350,6 @@ def _path(name: str, host: str) -> str:
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    """Return the repository as it is written, the tag, and the digest if there is one."""
+    """Return (repository, tag, digest) of a reference; the digest is "" without one."""
     name, _, digest = name.partition("@")
     return (*docker_images.split_tag(name), digest)

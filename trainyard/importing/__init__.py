@@ -1,4 +1,4 @@
-"""Files and command lines of other tools, as jobs and cluster files of Trainyard."""
+"""Convert files and command lines of other tools into jobs and cluster files of Trainyard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _READ = (
 
 
 def _refuse_other_yaml(file: Path) -> None:
-    """Raise RequestError for a YAML file that is not task_runner's, mistakes aside."""
+    """Raise RequestError for a YAML file without any key of task_runner, misspelt ones included."""
     documents = foreign.documents_of(file)
     kind = foreign.kind_of(documents)
     if kind is not None:
@@ -42,9 +42,10 @@ def _refuse_other_yaml(file: Path) -> None:
 
 
 def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:
-    """Return what a file or a command line describes.
+    """Return the job or the cluster files that a file or a command line describes.
 
-    Files that a line names are relative to the current directory. Raises RequestError.
+    Give either `file` or `words`. Paths in `words` are relative to the current directory. Raises
+    RequestError.
     """
     if (file is None) == (not words):
         raise RequestError("name one thing to import: a file, or a command line behind `--`")
@@ -70,16 +71,13 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
 
 
 def try_out(found: Imported | Clusters) -> None:
-    """Write what was found where it does not stay, for --dry.
-
-    Raises RequestError where writing it would.
-    """
+    """Write the result into a temporary directory, for --dry; raises the same RequestErrors."""
     with tempfile.TemporaryDirectory(prefix="trainyard-") as scratch:
         directory = Path(scratch, "made")
         try:
             found.write(directory)
         except RequestError as error:
-            # The user never sees that directory.
+            # Without the temporary directory, which means nothing to the user.
             problems = []
             for each in error.problems:
                 problems.append(replace(each, where=each.where.replace(f"{directory}/", "")))

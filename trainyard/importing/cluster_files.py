@@ -1,4 +1,4 @@
-"""Cluster files of other tools, as cluster files of Trainyard."""
+"""Convert cluster files of other tools into cluster files of Trainyard."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _HEADER = "# Written by `trainyard cluster.import` from {file}; it says what has
 
 
 def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
-    """Return the cluster files that a file or a command line describes, with notes.
+    """Return the cluster files that a file or a command line describes.
 
-    The notes name all that is left out. Raises RequestError where it describes none.
+    Give either `file` or `words`. Notes name everything that is left out. Raises RequestError if no
+    cluster is described.
     """
     if (file is None) == (not words):
         raise RequestError(
@@ -40,8 +41,8 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
     refuse_unreadable(file)
     if file.suffix in (".jinja", ".jinja2", ".j2"):
         hint = (
-            "What is rendered from it can be imported. trainyard cluster.import -- launch.py "
-            "... fills Isaac Lab's."
+            "Import a file that was rendered from it. For Isaac Lab's template: trainyard "
+            "cluster.import -- launch.py ..."
         )
         raise RequestError(f"{file} is a template of Jinja", hint=hint)
 
@@ -78,11 +79,11 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
 
 
 def _no_cluster(file: Path) -> RequestError:
-    """Return the error of a file without a cluster: its kind, or what could be imported."""
+    """Return the error for a file without a cluster; it names the file's kind if that is known."""
     kind = foreign.kind_of(foreign.documents_of(file))
     if kind is None:
         return RequestError(
-            f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}."
+            f"{file} describes no cluster that can be imported", hint=f"It can import {_KINDS}."
         )
     return RequestError(
         f"{file} is {kind.name}, and describes no cluster that can be imported", hint=kind.remedy
@@ -92,10 +93,10 @@ def _no_cluster(file: Path) -> RequestError:
 def of_context(
     environ: Mapping[str, str], *, context: str, prefix: str, namespace: str | None
 ) -> Clusters:
-    """Return files for another tool's clusters on a Kubernetes, whose names begin with `prefix`.
+    """Return cluster files for RayClusters of other tools whose names begin with `prefix`.
 
-    Raises RequestError where there are none, PrerequisiteError and OutsideError where they cannot
-    be looked for.
+    Asks the Kubernetes of `context`; `namespace` None means all. Raises RequestError if there are
+    none, PrerequisiteError and OutsideError if Kubernetes cannot be asked.
     """
     others = backends.others(environ, context=context, namespace=namespace)
     chosen = [other for other in others if other.name.startswith(prefix)]

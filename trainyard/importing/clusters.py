@@ -1,4 +1,4 @@
-"""A ~/.cluster_config of Isaac Lab -> one cluster file for each of its lines."""
+"""Convert a ~/.cluster_config of Isaac Lab: each line becomes one cluster file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPEN_TO_ALL = (
 
 @dataclass(frozen=True)
 class Clusters:
-    """The text of each cluster file, by its cluster's name."""
+    """The texts of cluster files, by the cluster's name; `next` is the command for one of them."""
 
     texts: Mapping[str, str]
     notes: tuple[str, ...] = ()
@@ -33,10 +33,10 @@ class Clusters:
         return "\n".join(f"# {name}.yaml\n{text}" for name, text in self.texts.items())
 
     def write(self, directory: Path | None) -> list[Path]:
-        """Write the files to clusters/, or there; return them.
+        """Write the files to `directory`, by default clusters/; return their paths.
 
-        Raises RequestError where one exists, cannot be written, or is no cluster file: then none
-        stays.
+        Raises RequestError if one exists, cannot be written, or is no valid cluster file. After an
+        error, none of the files is left.
         """
         directory = directory or Path("clusters")
         files = {directory / f"{name}.yaml": text for name, text in self.texts.items()}
@@ -63,10 +63,10 @@ class Clusters:
 
 
 def read(text: str, *, name: str) -> Clusters | None:
-    """Return the clusters of a file whose lines name some; None for any other file.
+    """Return the clusters of a ~/.cluster_config; None for a text without such a line.
 
-    Raises RequestError for a line that names none among those that do: Isaac Lab's own script
-    writes such lines.
+    Raises RequestError if only some lines have the form `name: NAME address: http://IP:PORT`: Isaac
+    Lab's own script may write broken lines.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not any(line.startswith("name: ") and " address:" in line for line in lines):

@@ -1,4 +1,8 @@
-"""Command lines of Isaac Lab's Ray scripts: aggregate jobs (`*`), sub-jobs (`+`), a tuner's."""
+"""Convert command lines of Isaac Lab's Ray scripts into jobs.
+
+The scripts are submit_job (aggregate jobs, separated by `*`), wrap_resources (sub-jobs, by `+`),
+tuner and task_runner.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ from trainyard.importing.job import (
 )
 from trainyard.importing.shell import Command
 
-# The beginnings of a command line without its script.
+# The script of a command line that begins with this flag, without the script's name.
 SCRIPTS = {
     "--aggregate_jobs": "submit_job",
     "--sub_jobs": "wrap_resources",
@@ -31,7 +35,7 @@ SCRIPTS = {
     "--task_cfg": "task_runner",
 }
 TUNER_CFG = ("hyperparameter_tuning/vision_cartpole_cfg.py", "CartpoleRGBNoTuneJobCfg")
-# Flags that mean nothing here, each with the note that says so.
+# Flags without a meaning in Trainyard, each with the note for the user.
 IGNORED = {
     "ray_address": "ray_address is not used: `-f` chooses the cluster.",
     "run_mode": "run_mode is not used: `-f` chooses the cluster, such as `-f local`.",
@@ -46,7 +50,7 @@ IGNORED = {
         "max_log_extraction_errors is not needed: tune.stop.failures ends a sweep."
     ),
 }
-# Isaac Lab's scripts that run no job, and what takes their place.
+# Isaac Lab's scripts that run no job, and the hint on what replaces them.
 OTHER_SCRIPTS = {
     "launch": "trainyard cluster.import -- launch.py ... writes its clusters as cluster files.",
     "grok_cluster_with_kubectl": (
@@ -57,7 +61,7 @@ OTHER_SCRIPTS = {
     "tensorboard --logdir results",
 }
 _COMMAND = "The words after -- are the `command:` of a job.yaml"
-# Programs that others train with, and where their words belong.
+# Commands of other programs that train, and the hint where their arguments belong.
 OTHER_PROGRAMS = {
     (
         "ray",
@@ -75,12 +79,13 @@ _ONE_CPU = (
     "flags out for a whole node."
 )
 _VARIABLE_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-# Programs that run Isaac Lab's scripts: named nowhere, since the job has its own (`--python`).
+# Programs that run Isaac Lab's scripts. They are dropped without a note: the job has its own
+# (`--python`).
 _RUNS_PYTHON = re.compile(r"(?:.*/)?(?:python[0-9.]*|isaaclab\.(?:sh|bat)|uv)")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of an Isaac Lab script's flags; raises RequestError with the command here."""
+    """A parser of an Isaac Lab script's flags; an error is a RequestError that names `command`."""
 
     def __init__(self, script: str, *, command: str) -> None:
         super().__init__(prog=f"{script}.py", allow_abbrev=False)
@@ -98,7 +103,10 @@ def _parser(script: str) -> Parser:
 
 
 def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) -> Imported:
-    """Return the job of the one command line of Isaac Lab's in a script. Raises RequestError."""
+    """Return the job of the only Isaac Lab command in the lines of a file; note all other text.
+
+    Without any such command, all words are read as one. Raises RequestError if there are several.
+    """
     known = [command for line in lines for command in line if _script(command.words)[0] is not None]
     if len(known) > 1:
         raise RequestError(
@@ -135,9 +143,9 @@ def _shortened(line: str) -> str:
 
 
 def read(words: Sequence[str], options: Options, *, name: str, directory: Path) -> Imported:
-    """Return the job of a command line.
+    """Return the job of a command line; `name` is for jobs of submit_job.
 
-    Files that it names are relative to `directory`. Raises RequestError.
+    Paths in the line are relative to `directory`. Raises RequestError.
     """
     script, given = _script(words)
     if script is None:
@@ -154,7 +162,10 @@ def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Return the words before a script, but for Python; variables reach no task there either."""
+    """Return the words before a script, for a note that they are not read; [] if it is Python.
+
+    Variables before the program are dropped: in Isaac Lab, they reach no task either.
+    """
     before = words[: max(len(words) - len(given) - 1, 0)]
     before = before[shell.variables(before) :]
     if before and not _RUNS_PYTHON.fullmatch(before[0]):
@@ -163,7 +174,7 @@ def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
 
 
 def _aggregated(given: Sequence[str], options: Options, name: str, directory: Path) -> Imported:
-    """Return the jobs of submit_job as one."""
+    """Return one job whose tasks are the aggregate jobs of submit_job."""
     parser = _parser("submit_job")
     parser.add_argument("--aggregate_jobs", nargs=argparse.REMAINDER, required=True)
     flags = vars(parser.parse_args(given))
@@ -203,7 +214,11 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
 
 
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return which Isaac Lab script is run, by file or module name, and the words after it."""
+    """Return the Isaac Lab script of a command line, and the words after it.
+
+    The script is given by file, by module, or implied by a flag of SCRIPTS. Without one, the result
+    is (None, all words).
+    """
     for index, word in enumerate(words):
         if (script := script_of(words, index)) in SCRIPTS.values():
             return script, list(words[index + 1 :])
@@ -223,7 +238,7 @@ def _no_job(words: Sequence[str]) -> RequestError:
 
 
 def other_program(words: Sequence[str]) -> RequestError | None:
-    """Return the error for a line of another program, which says where its words belong."""
+    """Return the error for a command of OTHER_PROGRAMS, None for any other."""
     line = words[shell.variables(words) :]
     for program, hint in OTHER_PROGRAMS.items():
         if tuple(line[: len(program)]) == program:
@@ -234,7 +249,7 @@ def other_program(words: Sequence[str]) -> RequestError | None:
 
 
 def script_of(words: Sequence[str], index: int) -> str:
-    """Return the name of the script that a word is, as a file or a module behind -m; else ""."""
+    """Return the script's name if the word is a .py file, or a module after -m; else ""."""
     if words[index].endswith(".py"):
         return Path(words[index]).stem
     if index and words[index - 1] == "-m":
@@ -243,7 +258,7 @@ def script_of(words: Sequence[str], index: int) -> str:
 
 
 def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
-    """Return one aggregate job: a script of Isaac Lab's, or any other for its Python."""
+    """Return the job of one aggregate job: a script of Isaac Lab, or arguments for its Python."""
     if len(words) == 1:
         return _job_in_quotes(words[0], options, directory)
     return _job_of_words(words, options, directory)
@@ -257,7 +272,7 @@ def _job_of_words(words: Sequence[str], options: Options, directory: Path) -> Im
 
 
 def _of_script(script: str, given: Sequence[str], options: Options, directory: Path) -> Imported:
-    """Return what one of Isaac Lab's scripts would run."""
+    """Return the job that an Isaac Lab script would run with these flags."""
     parser = _parser(script)
     if script == "task_runner":
         parser.add_argument("--task_cfg", required=True)
@@ -279,26 +294,26 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
 
 
 def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
-    """Return one aggregate job that was in quotes: words around a script are not read."""
+    """Return the job of an aggregate job in quotes; words around the script are only noted."""
     try:
         read = [each for one in shell.commands(re.sub(r"\\?\n", " ", line)) for each in one]
     except ValueError as error:
         raise RequestError(f"a job in quotes cannot be read: {error}", where=line) from error
     chosen = next((each for each in read if _script(each.words)[0] is not None), None)
     if chosen is None:
-        # As one word: it was in quotes.
+        # Passed on as one word, since it was in quotes.
         return _tasks([([f"{options.python} {line}"], share_of_a_node(1))])
     return _with_notes(_job_of_words(chosen.words, options, directory), chosen.rest)
 
 
 def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
-    """Return an import with a note for each flag that was given, and means nothing here."""
+    """Return the import with a note for each given flag of IGNORED."""
     notes = [note for name, note in IGNORED.items() if flags.get(name) is not None]
     return replace(found, notes=(*found.notes, *notes))
 
 
 def _looking_at_gpus(found: Imported) -> Imported:
-    """Return an import whose tasks show the GPUs that they would get instead of what they run."""
+    """Return the import with nvidia-smi as command of each task, as for task_runner's --test."""
     tasks = []
     for task in found.job["tasks"]:
         tasks.append(
@@ -311,7 +326,7 @@ def _looking_at_gpus(found: Imported) -> Imported:
 
 
 def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: Path) -> Imported:
-    """Return the sub-jobs of wrap_resources."""
+    """Return the job whose tasks are the sub-jobs of wrap_resources."""
     for name in (*RESOURCES, "num_workers"):
         parser.add_argument(f"--{name}", nargs="+", type=int)
 
@@ -347,7 +362,10 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
 
 
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
-    """Return a sub-job's value of each flag, else the last one; or a share of a node."""
+    """Return the resources of a sub-job: its value of each flag, else the flag's last value.
+
+    Without such flags it is a share of a node.
+    """
     if not any(given[name] for name in RESOURCES):
         workers = given["num_workers"] or [1]
         return share_of_a_node(workers[min(index, len(workers) - 1)])
@@ -363,7 +381,10 @@ def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
-    """Return tasks, given as words and what they need; Isaac Lab runs each in a shell."""
+    """Return a job of tasks, each given as words and resources.
+
+    Isaac Lab runs each in a shell; here a shell is used only if the words need one.
+    """
     tasks: list[dict[str, Any]] = []
     files: dict[str, Path] = {}
     notes: list[str] = []
@@ -391,11 +412,11 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
 
 
 def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Return a sub-job's command, and the variables of its shell. Raises RequestError.
+    """Return a sub-job's command, and the variables set before it.
 
-    One word is a sub-job that was in quotes. A value in quotes that has signs of a shell is cut
-    there, where Isaac Lab joins it with its neighbours: `bash -c 'cd /w && python a.py'` would
-    change the directory, and no more.
+    A single word is a sub-job in quotes. Isaac Lab joins all words without quotes, so that a quoted
+    value with shell operators is cut: of `bash -c 'cd /w && python a.py'`, bash would only change
+    the directory. Raises RequestError for such a value, with both readings.
     """
     if len(words) == 1:
         if shell.is_needed(words[0]):

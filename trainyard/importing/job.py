@@ -1,4 +1,4 @@
-"""A job that is made of another tool's files: a job.yaml, and what it needs next to it."""
+"""A job made of another tool's files: a job.yaml, and the files that it needs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from trainyard.spec.load import JOB_FILE_NAME, load_job
 from trainyard.spec.show import written
 
 PROGRAM = "isaac_task.py"
-# The outputs of a training, which its next attempt continues from.
+# Keys of a task that trains: its outputs are kept, and a second attempt continues from them.
 TRAINING = {"outputs": ["logs/"], "retries": 1}
-# Isaac Lab uses nodes with GPUs only.
+# The smoke test must find GPUs: Isaac Lab uses only nodes with GPUs.
 ON_GPUS = {"gpus": True}
 _SCRIPT = r"(?:reinforcement_learning|rl_games|rsl_rl|skrl|sb3)/train\.py"
 _TRAINS = re.compile(rf"(?:\S*/)?{_SCRIPT}")
@@ -29,7 +29,7 @@ _ELSEWHERE = re.compile(r"(?<![^\s;&|('\"{])(?:cd|pushd)\s")
 
 @dataclass(frozen=True)
 class Options:
-    """The flags of Isaac Lab's tuner that count here; `python` runs its scripts."""
+    """The flags of Isaac Lab's tuner that have a meaning here; `python` runs its scripts."""
 
     cfg_class: str = ""
     workflow: str = ""
@@ -47,9 +47,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Imported:
-    """A job: its name, its job file, and the files next to it.
+    """A job: its name, the content of its job file, and its other files.
 
-    `files` are by their places in the job; notes say what is different here.
+    `files` maps paths in the job's directory to sources. `notes` say what differs from the other
+    tool.
     """
 
     name: str
@@ -66,10 +67,10 @@ class Imported:
         return f"trainyard {'tune' if 'tune' in self.job else 'train'}.dispatch"
 
     def write(self, directory: Path | None) -> list[Path]:
-        """Write the job to jobs/NAME, or there; return the directory.
+        """Write the job to `directory`, by default jobs/NAME; return [the directory].
 
-        Raises RequestError where something is already, for a file that would lie elsewhere or in
-        the place of the job file, and where the result is no job: then nothing stays.
+        Raises RequestError if the directory exists, if a file would be outside of it or replace the
+        job file, and if the result is no valid job. After an error, nothing new is left.
         """
         directory = directory or Path("jobs", self.name)
         if directory.exists():
@@ -96,7 +97,7 @@ class Imported:
 
 
 def refuse_unreadable(file: Path) -> None:
-    """Raise RequestError for a path that is no regular file: reading a pipe could block."""
+    """Raise RequestError for a path that is no regular file: to read a pipe could block."""
     try:
         kind = file.stat().st_mode
     except FileNotFoundError as error:
@@ -112,7 +113,10 @@ def refuse_unreadable(file: Path) -> None:
 
 
 def _target(directory: Path, name: str) -> Path:
-    """Return the path of a job's file. Raises RequestError for one outside, or the job file's."""
+    """Return the path of a file in a job's directory.
+
+    Raises RequestError for a path outside of the directory, and for the job file's own.
+    """
     relative = Path(os.path.normpath(name))
     if relative.is_absolute() or ".." in relative.parts:
         raise RequestError(f"{name} lies outside of the job's directory, and is not copied")
@@ -125,18 +129,22 @@ def _target(directory: Path, name: str) -> Path:
 
 
 def share_of_a_node(workers: int) -> dict[str, Any]:
-    """Return what a task needs of which a node has so many side by side."""
+    """Return the resources of a task of which `workers` share one node."""
     return {"share": 1 if workers == 1 else f"1/{workers}"}
 
 
 def program() -> Path:
-    """Return the program that runs one training of Isaac Lab on a node."""
+    """Return the path of isaac_task.py, which runs one training of Isaac Lab on a node."""
     return paths.shipped("jobs") / "isaac" / PROGRAM
 
 
 def training(command: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, Path]]:
-    """Return a task's command, more keys, and files: it continues from its newest checkpoint."""
-    # Braces stand for themselves.
+    """Return a task's command, further keys and files.
+
+    A training of Isaac Lab is run by isaac_task.py, which continues from the newest checkpoint. In
+    any command, braces are escaped.
+    """
+    # Doubled braces are literal ones in a job file.
     words = [word.replace("{", "{{").replace("}", "}}") for word in command]
     if any(_TRAINS.fullmatch(word) for word in command):
         return ["python", PROGRAM, "resume", "--", *words], TRAINING, {PROGRAM: program()}
@@ -144,7 +152,7 @@ def training(command: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[st
 
 
 def note_of_training(name: str, command: Sequence[str]) -> str | None:
-    """Return what to know of a training that a shell starts, None for all other tasks."""
+    """Return the note for a training that is started by a shell, None for all other tasks."""
     if PROGRAM in command or not any(_IN_LINE.search(word) for word in command):
         return None
     if _trains_here(command):
@@ -161,5 +169,5 @@ def note_of_training(name: str, command: Sequence[str]) -> str | None:
 
 
 def _trains_here(command: Sequence[str]) -> bool:
-    """Say whether a line of a shell trains in its first directory, where Isaac Lab puts logs/."""
+    """Say whether a shell's line trains without changing the directory, so that logs/ is there."""
     return any(_IN_LINE.search(word) and not _ELSEWHERE.search(word) for word in command)

@@ -1,4 +1,7 @@
-"""A JobCfg class of Isaac Lab's tuner -> a sweep. The program for nodes says what it varies."""
+"""Convert a JobCfg class of Isaac Lab's tuner into a sweep.
+
+isaac_task.py, which also runs on nodes, is started to load the class and describe its values.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,16 @@ from trainyard.importing.job import (
 from trainyard.seams import programs
 from trainyard.spec.units import format_duration
 
-# Loading a file of classes takes a second; one that never ends must not hold the terminal.
+# To load a file of classes takes a second. One that never ends must not block the terminal.
 LOAD_SECONDS = 60.0
 _NAMES = ("cfg_class", "stopper", "progress_reporter")
 
 
 def read(file: Path, options: Options) -> Imported:
-    """Return the job of a class. Raises RequestError for a file or a name that cannot be used."""
+    """Return the job of a JobCfg class, whose file is executed in another process.
+
+    Raises RequestError if the file cannot be loaded, or a number in `options` is below 1.
+    """
     for name in ("num_workers_per_node", "num_samples", "repeat_run_count"):
         if (number := getattr(options, name)) < 1:
             raise RequestError(f"{name} must be at least 1, got {number}")
@@ -54,7 +60,7 @@ def read(file: Path, options: Options) -> Imported:
 
 
 def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[str]:
-    """Yield what is otherwise than in Isaac Lab; without samples it is no sweep."""
+    """Yield notes on differences from Isaac Lab; `samples` is 0 for a job that is no sweep."""
     if samples:
         yield (
             f"num_samples counts repeats: {options.num_samples} is {samples} configurations, "
@@ -79,7 +85,10 @@ def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[st
 
 
 def _described(file: Path, options: Options) -> dict[str, Any]:
-    """Ask the program what a class varies, in another process: classes share their defaults."""
+    """Let isaac_task.py describe a class. Raises RequestError if the file cannot be loaded.
+
+    That is a process of its own, since classes share mutable defaults.
+    """
     refuse_unreadable(file)
     given = _flags(cfg_file=str(file), **{name: getattr(options, name) for name in _NAMES})
     command = [sys.executable, "-B", str(program()), "space", *given]
@@ -91,7 +100,7 @@ def _described(file: Path, options: Options) -> dict[str, Any]:
             hint="A JobCfg class must be defined without waiting for anything.",
         )
 
-    # Not the last line: the file's own output may follow, and functions of atexit.
+    # Not just the last line: output of the file, or of functions of atexit, may follow.
     said = [
         line.removeprefix(f"{PROGRAM}: ") for line in ended.tail if line.startswith(f"{PROGRAM}: ")
     ]
@@ -113,7 +122,7 @@ def _flags(**values: str) -> list[str]:
 
 
 def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> dict[str, Any]:
-    """Return the job file: a sweep, or where nothing varies, repeats of the one training."""
+    """Return the content of the job file: a sweep, or without any choice, repeated trainings."""
     flags = _flags(
         cfg_file=f"{file.resolve().parent.name}/{file.name}",
         cfg_class=found["cfg_class"],

@@ -1,7 +1,7 @@
-"""A command line of Isaac Lab's launch.py -> the RayClusters that it would make.
+"""Convert a command line of Isaac Lab's launch.py into the RayClusters that it would make.
 
-Flags and defaults are those of launch.py and util.py, what is made of them that of
-kuberay.yaml.jinja (Isaac Lab, from source/standalone/workflows/ray to isaaclab_contrib.rl.ray).
+Flags and defaults are those of launch.py and util.py. The result is that of kuberay.yaml.jinja, in
+all versions of Isaac Lab from source/standalone/workflows/ray to isaaclab_contrib.rl.ray.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainyard.errors import RequestError
 from trainyard.importing.command_line import Parser, script_of
 
 SCRIPT = "launch"
-# The flags with a value for each group of workers, and launch.py's defaults.
+# The flags that take one value for each group of workers: type, and launch.py's default.
 _OF_GROUPS: dict[str, tuple[type, Any]] = {
     "worker_accelerator": (str, "nvidia-l4"),
     "gpu_per_worker": (int, 1),
@@ -40,7 +40,7 @@ def is_one(words: Sequence[str]) -> bool:
 
 
 def clusters(words: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the RayClusters of a command line. Raises RequestError where launch.py does."""
+    """Return the RayClusters of a command line. Raises RequestError if launch.py rejects it."""
     given = _parser().parse_args(_after_script(words))
     if "head" in given.name:
         raise RequestError(
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cluster_host", default="google_cloud", choices=["google_cloud"])
     parser.add_argument("--name", default="isaacray")
     parser.add_argument("--namespace", default="default")
-    # Spelled as there.
+    # Spelled as in launch.py.
     parser.add_argument("--service_acount_name", default="default")
     parser.add_argument("--image", required=True)
     for flag, (kind, default) in _OF_GROUPS.items():
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _groups(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return each group's values; missing ones are filled by the largest, as launch.py does."""
+    """Return each group's values; a missing value is the largest given one, as in launch.py."""
     count = max(len(given[flag]) for flag in _OF_GROUPS)
     filled = {}
     for flag in _OF_GROUPS:
@@ -113,7 +113,7 @@ def _ray_cluster(
         "kind": "RayCluster",
         "metadata": {"name": name, "namespace": given.namespace},
         "spec": {
-            # Tasks run on workers alone there.
+            # With launch.py, tasks run only on workers.
             "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": head},
             "workerGroupSpecs": workers,
         },
@@ -123,7 +123,7 @@ def _ray_cluster(
 def _pod(
     given: argparse.Namespace, *, cpus: float, memory_gb: int, gpus: int = 0, accelerator: str = ""
 ) -> dict[str, Any]:
-    # GB as in launch.py's template: 10^9 bytes.
+    # launch.py's template takes a GB as 10^9 bytes.
     limits: dict[str, str] = {"cpu": f"{cpus:g}", "memory": f"{memory_gb}G"}
     spec: dict[str, Any] = {"nodeSelector": {"iam.gke.io/gke-metadata-server-enabled": "true"}}
     if gpus:

@@ -1,9 +1,8 @@
-"""Cut a command line of Isaac Lab into jobs, at `+` and `*` as it does, but never in a value.
+"""Cut a command line of Isaac Lab into jobs at the signs `+` and `*`, but never within a value.
 
-Isaac Lab joins all words by blanks, and cuts at each sign (wrap_resources.py, submit_job.py):
-`lr=1e+5` is two jobs there. Here a sign separates jobs where a program follows it, and belongs to
-its word inside a number or brackets; where neither is clear, both readings are shown and nothing is
-chosen.
+Isaac Lab joins all words by blanks, and cuts at every sign (wrap_resources.py, submit_job.py):
+`lr=1e+5` is two jobs there. Here a sign separates jobs if a program follows it, and is part of its
+word inside a number or brackets. If neither holds, an error shows both readings.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from trainyard.importing import shell
 from trainyard.importing.shell import VARIABLE
 
 Words = list[str]
-# A word as a program gets it, and as it was written, with the blanks before it.
+# A word as a program gets it, and as it was written, including the blanks before it.
 Word = tuple[str, str]
 Meaning = Literal["separator", "inside", "both"]
 _SCRIPT = re.compile(r"python[0-9.]*|[^\s=+*]+\.(?:py|sh|bash)")
@@ -29,12 +28,12 @@ _CLOSES = ")]}"
 def jobs(words: Sequence[str], sign: str) -> list[Words]:
     """Return the words of each job. Raises RequestError with both readings of an unclear sign.
 
-    A job that is one word was in quotes: it is split as a shell would, and stays as it was written
-    where it has signs of a shell.
+    A job that is a single word was in quotes. It is split as by a shell; with shell operators it
+    stays one word.
     """
     found: list[Words] = []
     for job in _cut([(word, f" {word}") for word in words], sign):
-        # In quotes there may be several, too.
+        # A word in quotes may have several jobs, too.
         if len(job) == 1:
             inner = _cut(_unquoted(job[0][0]), sign)
         else:
@@ -60,7 +59,7 @@ def _unquoted(text: str) -> list[Word]:
 
 def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
     found: list[list[Word]] = [[]]
-    # A word that begins a job is a program in any place.
+    # Words that began a job: wherever they appear again, they count as programs.
     programs: set[str] = set()
     for index, (word, raw) in enumerate(words):
         following = None
@@ -80,7 +79,7 @@ def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
                 found.append([])
                 continue
             if piece or pieces == [word]:
-                # A part of a word that was not in quotes is as it was written.
+                # A part of an unquoted word is unchanged; a part of a quoted one needs quotes.
                 part = piece if raw.lstrip() == word else shlex.quote(piece)
                 found[-1].append((piece, raw if piece == word else blanks + part))
                 programs |= {_program([value for value, _ in found[-1]])} - {""}
@@ -91,7 +90,10 @@ def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
 def _pieces(
     word: str, sign: str, found: Sequence[Words], programs: set[str], following: str | None
 ) -> Words:
-    """Return the parts of a word around its separators; `found` is what came before."""
+    """Return the parts of a word, with the sign between those that it separates.
+
+    `found` are the jobs so far. Raises RequestError for an unclear sign.
+    """
     before = found[-1]
     parts = word.split(sign)
     pieces = [parts[0]]
@@ -112,7 +114,10 @@ def _pieces(
 
 
 def _meaning(left: str, right: str, programs: set[str], following: str | None) -> Meaning:
-    """Say what a sign between two parts of a word is; `following` comes after the right one."""
+    """Say whether a sign between two parts of a word separates jobs; "both" if it is unclear.
+
+    `following` is what comes after the right part.
+    """
     begins = right or following
     if begins is None or _begins(begins, programs, following if right else None):
         return "separator"
@@ -124,14 +129,14 @@ def _meaning(left: str, right: str, programs: set[str], following: str | None) -
 
 
 def _begins(word: str, programs: set[str], following: str | None) -> bool:
-    """Say whether a word begins a job: a program, or a variable before one."""
+    """Say whether a word begins a job: it is a program, or sets a variable before one."""
     if VARIABLE.match(word):
         return following is not None and _begins(following, programs, None)
     return word in programs or _SCRIPT.fullmatch(word) is not None
 
 
 def _program(job: Words) -> str:
-    """Return what a job runs, behind its variables; "" as long as that is not known."""
+    """Return a job's program, after its variables; "" if the words so far have none."""
     for word in job:
         if word and not VARIABLE.match(word):
             return word

@@ -1,6 +1,6 @@
-"""A line as a shell reads it: its commands, their words, and whether it needs a shell at all.
+"""Split a line as a shell does into commands and words, and say whether it needs a shell.
 
-Nothing here runs a shell, or expands anything.
+No shell is run, and nothing is expanded.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import pairwise
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _QUOTED = r"""\$'(?:[^'\\]|\\.)*'|'[^']*'|"(?:[^"\\]|\\.)*"|\\."""
-# Parts of a word that may have blanks and signs in them: $(...), ${...}, `...`, and (...) without
-# a blank.
+# Parts of a word that may contain blanks and shell operators: $(...), ${...}, `...`; and (...)
+# without a blank.
 _INSIDE = r"""\$\((?:[^()]|\([^()]*\))*\)|\$\{[^}]*\}|`[^`]*`|\([^()\s]*\)"""
 _QUOTATION = re.compile(_QUOTED, re.DOTALL)
 _WORD = re.compile(rf"""(?:{_QUOTED}|[^\s'"\\])+""", re.DOTALL)
@@ -25,12 +25,13 @@ _TOKEN = re.compile(
     rf"""|(?P<word>(?:{_QUOTED}|{_INSIDE}|[^\s'"\\;&|<>()`])+)""",
     re.DOTALL,
 )
-# Patterns are those of paths: Hydra's `key=[1,*]` is none.
+# A `*` or `?` counts as a pattern of paths only without these characters: Hydra's `key=[1,*]` is
+# none.
 _PATTERN = r"[^\s=\[\](){}+]"
 _SIGN = re.compile(rf"[;&|<>$`\n]|(?:^|\s)(?:#|\(|~(?:/|\s|$)|{_PATTERN}*[*?]{_PATTERN}*(?=\s|$))")
 _OF_HOME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=~(?:/[\w./-]*)?$")
 _BRACES = re.compile(r"(?<!\$)\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
-# Commands of a shell alone: no file on PATH is behind these.
+# Commands that only a shell has: they are no programs on PATH.
 _BUILTINS = {
     *(
         ".",
@@ -68,7 +69,10 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "\\": "\\", "'": "'", 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a script: its words as its program gets them, and the rest of its line."""
+    """One command of a line: its words, unquoted, and the text of the line before and after it.
+
+    Redirections are part of `after`.
+    """
 
     words: list[str]
     before: str = ""
@@ -92,7 +96,10 @@ class _Token:
 
 
 def commands(script: str) -> list[list[Command]]:
-    """Return the commands of each line of a script. Raises ValueError for an open quotation."""
+    """Return the commands of each line of a script, without empty lines and comments.
+
+    Raises ValueError for a quotation that does not end.
+    """
     lines: list[list[_Token]] = [[]]
     for token in _tokens(script):
         if token.text == "\n":
@@ -138,7 +145,8 @@ def _commands(script: str, line: Sequence[_Token]) -> Iterator[Command]:
 def raw_words(text: str) -> list[str]:
     """Return the words of a text as written, each with the blanks before it.
 
-    A sign that continues a line is no word. Raises ValueError.
+    A backslash at the end of a line is no word. Raises ValueError for a quotation that does not
+    end.
     """
     found = []
     position = 0
@@ -154,12 +162,15 @@ def raw_words(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """Return the words of a text as a program gets them, with its signs. Raises ValueError."""
+    """Return the words of a text, unquoted; shell operators are words like others.
+
+    Raises ValueError for a quotation that does not end.
+    """
     return [value(raw.lstrip()) for raw in raw_words(text)]
 
 
 def value(word: str) -> str:
-    """Return what a shell makes of the quotations in a word. Raises ValueError."""
+    """Return a word without its quotes. Raises ValueError for an unknown escape in $'...'."""
     return _QUOTATION.sub(lambda found: _unquoted(found[0]), word)
 
 
@@ -180,18 +191,21 @@ def _escaped(letter: str) -> str:
 
 
 def command(line: str) -> list[str]:
-    """Return the command that runs a line: upstream's /bin/sh leaves {a,b} alone, unlike bash."""
+    """Return the bash command that runs a line.
+
+    Brace expansion ({a,b}) is switched off: Isaac Lab uses /bin/sh, which has none.
+    """
     return ["bash", *(["+B"] if _BRACES.search(_bare(line)) else []), "-c", line]
 
 
 def is_needed(text: str) -> bool:
-    """Say whether a shell would do more with a text than split and unquote its words."""
+    """Say whether a text needs a shell for more than to split and unquote its words."""
     bare = _bare(text)
     return _SIGN.search(bare) is not None or _begins_in_shell(bare.split())
 
 
 def _bare(text: str) -> str:
-    """Return a text with `_` for each quotation, but `$` for one that a shell expands."""
+    """Replace each quotation by `_`, or by `$` if a shell would expand something in it."""
     return _QUOTATION.sub(lambda found: _kept(found[0]), text).strip()
 
 
@@ -207,12 +221,15 @@ def _kept(quotation: str) -> str:
 
 
 def is_needed_for(words: Sequence[str]) -> bool:
-    """Say the same of words joined by blanks; one with a blank, or #colour, was a quoted value."""
+    """Say whether words, joined by blanks, need a shell, as `is_needed` does.
+
+    A word with a blank was a quoted value, and so was one like #colour: it is no comment.
+    """
     return any(map(_is_sign, words)) or _begins_in_shell(words)
 
 
 def joined(words: Sequence[str]) -> str:
-    """Return the line that a shell reads: signs as signs, and all other words quoted."""
+    """Return words as a shell's line: operators and patterns as they are, other words quoted."""
     return " ".join(word if _is_sign(word) else _in_quotes(word) for word in words)
 
 
@@ -226,7 +243,7 @@ def _in_quotes(word: str) -> str:
     if _OF_HOME.match(word):
         return word
     name = VARIABLE.match(word)
-    # A name in quotes is no variable.
+    # Only the value is quoted: a shell takes 'NAME=value' in quotes for a program.
     if name:
         return f"{name[0]}{shlex.quote(word[name.end() :])}"
     return shlex.quote(word)
@@ -242,7 +259,7 @@ def _begins_in_shell(words: Sequence[str]) -> bool:
 
 
 def variables(words: Sequence[str]) -> int:
-    """Return how many words set variables of the program behind them."""
+    """Return how many words at the beginning set variables (NAME=VALUE)."""
     for number, word in enumerate(words):
         if not VARIABLE.match(word):
             return number

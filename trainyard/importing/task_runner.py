@@ -1,4 +1,4 @@
-"""A YAML file of Isaac Lab's task_runner -> tasks, each with its resources and its place."""
+"""Convert a YAML file of Isaac Lab's task_runner into a job: tasks with resources and nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from trainyard.spec.fields import Complaint, Filled, Listed, Section
 from trainyard.spec.load import load_other
 from trainyard.spec.units import format_size
 
-# Longer expressions and larger results are no number of GPUs, CPUs or bytes.
+# Limits of an expression, in characters, and of its result: no number of GPUs, CPUs or bytes is
+# above them.
 LONGEST = 100
 LARGEST = 10**18
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -34,7 +35,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def number(written: object) -> float:
-    """Return a number, or what an expression such as `10*1024**3` comes to. Raises ValueError."""
+    """Return the value of a number, or of arithmetic such as `10*1024**3`. Raises ValueError."""
     try:
         if isinstance(written, bool) or len(str(written)) > LONGEST:
             raise ValueError
@@ -44,7 +45,7 @@ def number(written: object) -> float:
 
 
 def _value(node: ast.AST) -> float:
-    """Return the value of a part of an expression, at most LARGEST. Raises ValueError."""
+    """Return the value of a part of an expression. Raises ValueError if it is above LARGEST."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             result: float = value
@@ -56,7 +57,7 @@ def _value(node: ast.AST) -> float:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             first = _value(left)
             second = _value(right)
-            # 2**(10**9) would be worked on for minutes.
+            # 2**(10**9) would take minutes.
             if isinstance(op, ast.Pow) and not 0 <= second <= 64:
                 raise ValueError
             result = _OPERATORS[type(op)](first, second)
@@ -72,7 +73,7 @@ def _value(node: ast.AST) -> float:
 def _line(text: object) -> str:
     if not isinstance(text, str) or not shell.split(text):
         raise ValueError("must be the words after `python`, as text")
-    # Raises ValueError, too, for a quotation that does not end.
+    # Called only to raise ValueError for a quotation that does not end.
     shell.commands(text)
     return text
 
@@ -81,7 +82,7 @@ Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
 
 
 class NodeSection(Section):
-    """The place of a task: a host's name, or Ray's id of a node, which changes with each start."""
+    """The node of a task, by host name or by Ray's node id, which changes with each start of Ray."""
 
     specific: Literal["any", "hostname", "node_id"] = "any"
     hostname: Filled | None = None
@@ -93,7 +94,7 @@ class NodeSection(Section):
 
     @property
     def name(self) -> str | None:
-        """Return the name of the node, None where it may be any."""
+        """Return the host name or node id that is asked for, None for any node."""
         if self.specific == "node_id":
             return self.node_id
         if self.specific == "hostname":
@@ -102,7 +103,7 @@ class NodeSection(Section):
 
 
 class TaskSection(Section):
-    """One task."""
+    """One task of task_runner; memory in bytes."""
 
     name: Filled
     py_args: Annotated[str, BeforeValidator(_line)]
@@ -113,7 +114,7 @@ class TaskSection(Section):
 
 
 class TaskRunnerFile(Section):
-    """A file of task_runner."""
+    """The content of a file of task_runner."""
 
     pip: Listed[Filled] | None = None
     py_modules: Listed[Filled] | None = None
@@ -122,11 +123,12 @@ class TaskRunnerFile(Section):
 
 
 def read(file: Path, *, python: str) -> Imported:
-    """Return the job of a task_runner file. Raises RequestError with every problem at once."""
+    """Return the job of a task_runner file. Raises RequestError with every problem."""
     found = load_other(file, TaskRunnerFile, "task_runner file")
     files: dict[str, Path] = {}
     tasks = _with_names([_task(task, files, python, file.parent) for task in found.tasks])
-    # Ray puts modules on Python's path; what is sent along lies at the top of the job.
+    # Ray would put these modules on Python's path. Here they are sent to the top of the job's
+    # directory, and PYTHONPATH includes that.
     modules = [str((file.parent / name).resolve()) for name in found.py_modules or ()]
 
     job = {
@@ -149,8 +151,8 @@ def read(file: Path, *, python: str) -> Imported:
 def _task(
     task: TaskSection, files: dict[str, Path], python: str, directory: Path
 ) -> dict[str, Any]:
-    """Return one task; files among its words that lie next to the YAML file travel with the job."""
-    # As task_runner joins them.
+    """Return one task; add the files below the YAML file's directory that it names to `files`."""
+    # Joined as by task_runner.
     line = " ".join([python, *task.py_args.split()])
     if shell.is_needed(line):
         own = shell.command(line)
@@ -184,7 +186,7 @@ def _task(
 
 
 def _name_beside(word: str, directory: Path) -> str | None:
-    """Return a named file's place below the YAML file's directory; None for any other word."""
+    """Return the relative path if a word names a file below `directory`, else None."""
     if word.startswith("/"):
         return None
     try:
@@ -192,7 +194,7 @@ def _name_beside(word: str, directory: Path) -> str | None:
         if not found.is_file():
             return None
     except (OSError, ValueError):
-        # A word that no file system takes: longer than a name may be, or with a zero byte.
+        # The word is no possible file name: too long, or with a zero byte.
         return None
     root = directory.resolve()
     if found.is_relative_to(root):
@@ -201,7 +203,7 @@ def _name_beside(word: str, directory: Path) -> str | None:
 
 
 def _with_names(tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return tasks with names that a job accepts, each another one."""
+    """Return the tasks with names that a job file accepts; equal names get their number added."""
     names = []
     for task in tasks:
         names.append(re.sub(r"[^A-Za-z0-9._=,+-]+", "-", task["name"]).strip("-.")[:90] or "task")

@@ -1,1 +1,1 @@
-"""A registry of one's own: run it, look into it, make Docker trust it, remove it."""
+"""A registry in a container: run it, list its images, make Docker trust it, remove it."""

@@ -1,4 +1,4 @@
-"""Which registry is meant, its address, its certificate's CA, and a connection to it."""
+"""The registry of a cluster file: its address, its CA, and a connection to it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from trainyard.seams.registry.login import login
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
-# This works without a `registry:` section: Docker trusts loopback by itself, and no other machine
-# can reach it.
+# The registry without a `registry:` section. Docker trusts loopback without settings, and no other
+# machine can reach it.
 DEFAULT = Registry(address="127.0.0.1:32000", insecure=True)
 
 
@@ -38,9 +38,9 @@ def registry_of(spec: ClusterSpec) -> Registry:
 
 
 def registry_at(host: str, spec: ClusterSpec) -> Registry:
-    """Return the registry of a host: the cluster file's, or another one.
+    """Return the registry at `host` (HOST[:PORT]): the cluster file's settings if it is that one.
 
-    On loopback it is one of plain HTTP, as for Docker.
+    Another registry on loopback is spoken to by plain HTTP, as Docker does.
     """
     if spec.registry and spec.registry.address == host:
         return spec.registry
@@ -48,20 +48,20 @@ def registry_at(host: str, spec: ClusterSpec) -> Registry:
 
 
 def host_port(registry: Registry) -> HostPort:
-    """Return host and port of the registry, by default HTTP's or HTTPS's port, as for Docker."""
+    """Return host and port of the registry; the default port is that of HTTP or HTTPS."""
     parts = urlsplit(f"//{registry.address}")
     default_port = 80 if registry.insecure else 443
     return HostPort(parts.hostname or "", parts.port or default_port)
 
 
 def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
-    """Return this machine's directory for the certificates of a registry that Trainyard made."""
+    """Return the directory here for the certificate of a registry that Trainyard runs."""
     name = registry.address.replace("[", "").replace("]", "").replace(":", "_")
     return paths.state_home(environ) / "registries" / name
 
 
 def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
-    """Return the CA of the registry's certificate: the named one, else ours; None if public."""
+    """Return the CA file of the registry: the named one, else Trainyard's own; None if public."""
     if registry.insecure:
         return None
     if registry.ca_file:
@@ -77,9 +77,9 @@ def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
 
 
 def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
-    """Return the CA of the registry's certificate, as PEM.
+    """Return the CA of the registry's certificate, as PEM; None if it needs none.
 
-    Raises PrerequisiteError where it cannot be read.
+    Raises PrerequisiteError if the CA file cannot be read.
     """
     file = ca_file(registry, environ)
     if file is None:
@@ -90,7 +90,7 @@ def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
 
 @dataclass(frozen=True)
 class Access:
-    """A connection to a registry, with what the Docker engine needs to use it too."""
+    """A connection to a registry, with the login that the Docker engine needs, too."""
 
     registry: Registry
     api: RegistryApi
@@ -105,9 +105,9 @@ class Access:
 
 @contextmanager
 def access(registry: Registry, environ: Mapping[str, str]) -> Iterator[Access]:
-    """Connect to a registry; nothing is asked yet.
+    """Open a connection to a registry; no request is sent yet.
 
-    Raises PrerequisiteError when a login or CA file is not there.
+    Raises PrerequisiteError if a login or a CA file is missing.
     """
     as_login = login(registry, environ)
     with connect(registry, environ, as_login) as api:
@@ -115,9 +115,6 @@ def access(registry: Registry, environ: Mapping[str, str]) -> Iterator[Access]:
 
 
 def connect(registry: Registry, environ: Mapping[str, str], as_login: Login | None) -> RegistryApi:
-    """Return a connection with a login or an anonymous one, as a context manager.
-
-    Nothing is asked yet.
-    """
+    """Return a connection, a context manager; anonymous without `as_login`. No request is sent."""
     ca = ca_file(registry, environ)
     return RegistryApi(registry.address, insecure=registry.insecure, ca_file=ca, login=as_login)

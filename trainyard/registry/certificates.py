@@ -1,7 +1,7 @@
-"""The certificate of a registry that Trainyard runs: signed by itself, so that it is its own CA.
+"""The self-signed certificate of a registry that Trainyard runs; it is its own CA.
 
-It can sign nothing else. Certificate and key are kept on this machine and inside the registry's
-container: hosts that trust it continue to when the container is replaced.
+It cannot sign other certificates. Certificate and key are kept on this machine and in the
+registry's container, so that a new container gets the same ones, which hosts already trust.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class KeyPair(NamedTuple):
 
 
 def make(host: str, *, now: datetime) -> KeyPair:
-    """Make the certificate with which a registry answers at a host name or IP address."""
+    """Make a key and a self-signed server certificate for a host name or IP address."""
     key = generate_private_key(SECP256R1())
-    # X.509 allows 64 characters.
+    # X.509 allows 64 characters for a common name.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Trainyard registry {host}"[:64])])
     try:
         served: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         served = x509.DNSName(host.lower())
 
-    # A day back: the clocks of other hosts may be behind.
+    # Valid from a day ago: the clocks of other hosts may be behind.
     since = now - DAY
     until = now + DAYS * DAY
     certificate = (
@@ -65,7 +65,7 @@ def load(directory: Path) -> KeyPair | None:
 
 
 def save(pair: KeyPair, directory: Path) -> None:
-    """Keep a certificate and its key, for their owner's eyes only."""
+    """Write a certificate and its key, readable only by their owner."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, content in (("server.key", pair.key), ("ca.pem", pair.certificate)):
         temporary = directory / f"{name}.new"

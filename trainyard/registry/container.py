@@ -1,7 +1,7 @@
-"""The container of a registry: replaced, over the same images, when its settings differ.
+"""The container of a registry. Changed settings replace it; the volume with the images stays.
 
-The paths of its configuration and data are Trainyard's: images differ in theirs (registry:2,
-registry:3, Debian's).
+Trainyard sets the paths of configuration and data, since their defaults differ between images
+(registry:2, registry:3, Debian's).
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ CONFIG = f"{HOME}/config.yml"
 HTPASSWD = f"{HOME}/htpasswd"
 CERTIFICATE = f"{HOME}/certificate.pem"
 KEY = f"{HOME}/certificate.key"
-# The registry computes the hash for every request; a push makes dozens. Cost 8 takes about 15 ms.
+# The registry computes the hash for each request, and a push makes dozens. Cost 8 takes about
+# 15 ms.
 BCRYPT_COST = 8
-# bcrypt takes no more of a password.
+# bcrypt uses only the first 72 bytes of a password.
 LONGEST_PASSWORD = 72
 # A hash of all settings of the container.
 SETTINGS_LABEL = "io.trainyard.registry.settings"
-# As slow to guess a password from as its line in htpasswd.
+# So many that it is as slow to guess the password from the settings' hash as from htpasswd.
 PBKDF2_ROUNDS = 200_000
-# Whether it then continues to run is another question.
+# The states of a container that was started; whether it keeps running is another step's question.
 STARTED = ("running", "restarting")
 
 
 def is_started(target: Target) -> Answer:
-    """Say whether the container that the settings ask for was started."""
+    """Say whether a container with the desired settings was started."""
     container = target.container
     if container is None:
         return no("there is no container")
@@ -53,7 +54,7 @@ def is_started(target: Target) -> Answer:
 
 
 def start(target: Target) -> None:
-    """Make the container that the settings ask for, or start it if that is all it lacks."""
+    """Start the container; first make it, or replace one with other settings."""
     container = target.container
     if container is None or not _is_as_desired(target, container):
         content = files(target)
@@ -73,7 +74,7 @@ def start(target: Target) -> None:
 
 
 def remove(target: Target) -> None:
-    """Remove the container; it is stopped first, since it may be writing an upload."""
+    """Stop the container, which may be writing an upload, and remove it; the volume stays."""
     container = target.container
     if container:
         containers.stop(target.engine, container.id)
@@ -81,7 +82,7 @@ def remove(target: Target) -> None:
 
 
 def read_certificate(target: Target, container: Container) -> KeyPair | None:
-    """Return the certificate in a container, which another machine may have content."""
+    """Return the certificate in a container, which another machine may have made; None without."""
     pem = containers.read_file(target.engine, container.id, CERTIFICATE)
     key = containers.read_file(target.engine, container.id, KEY)
     if pem and key:
@@ -90,7 +91,7 @@ def read_certificate(target: Target, container: Container) -> KeyPair | None:
 
 
 def _is_as_desired(target: Target, container: Container) -> bool:
-    # A container in this state was cut short before it had its files, or could not be started.
+    # "created": `start` was interrupted before the container had its files, or starting failed.
     if container.state == "created":
         return False
     return container.labels.get(SETTINGS_LABEL) == _settings_hash(target)
@@ -114,8 +115,8 @@ def _settings_hash(target: Target) -> str:
 
 
 def files(target: Target) -> dict[str, bytes]:
-    """Return the files that the registry starts with."""
-    # An entry of `docker login` is no wish for a password.
+    """Return the files to put into the container, by path."""
+    # Only a login of the cluster file: an entry of `docker login` does not ask for a password here.
     login = named_login(target.registry, target.environ)
     tls = not target.registry.insecure
     content = {CONFIG: config(tls=tls, login=login is not None)}
@@ -130,12 +131,12 @@ def files(target: Target) -> dict[str, bytes]:
 def config(*, tls: bool, login: bool) -> bytes:
     """Return the registry's configuration (distribution.github.io, "Configuring a registry").
 
-    JSON is YAML. Remains of a broken push are kept for a day; the default is a week, on a disk that
-    they may have filled.
+    It is JSON, which is YAML. Unfinished uploads are removed after a day instead of a week: they
+    may have filled the disk.
     """
     document: dict[str, Any] = {
         "version": "0.1",
-        # No cache of known layers: it continues to promise layers that garbage collection has
+        # No cache of layer descriptors: it would still list layers that garbage collection has
         # removed.
         "storage": {
             "filesystem": {"rootdirectory": DATA},
@@ -144,7 +145,7 @@ def config(*, tls: bool, login: bool) -> bytes:
                 "uploadpurging": {"enabled": True, "age": "24h", "interval": "1h", "dryrun": False}
             },
         },
-        # The secret signs the state of uploads that are under way.
+        # The secret signs the state of uploads in flight.
         "http": {"addr": f":{PORT}", "secret": secrets.token_hex(16)},
         "health": {"storagedriver": {"enabled": True, "interval": "10s", "threshold": 3}},
     }

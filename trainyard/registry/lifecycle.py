@@ -1,4 +1,4 @@
-"""The steps that start a registry at its address, as its settings say, and that remove it."""
+"""The steps that start a registry in a container, and those that remove it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing
 # The ids of two steps.
 _CA = "ca"
 _START = "start"
-# Ray's own image takes 0.7 GiB, Isaac's tens of them.
+# Below so much free disk, `up` warns. Ray's own image takes 0.7 GiB, Isaac's tens of GiB.
 DISK_DESIRED = 20 * GIB
 
 
 def up_steps(target: Target, progress: Progress) -> list[Step]:
-    """Return the steps that start the registry; `progress` gets the state of the pull."""
+    """Return the steps that start the registry; `progress` shows the download of its image."""
     image = f"Get the image {target.registry.image}"
     tls = not target.registry.insecure
 
@@ -67,7 +67,10 @@ def up_steps(target: Target, progress: Progress) -> list[Step]:
 
 
 def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]:
-    """Remove the registry, with `purge` also its images, CA and password; safe to repeat."""
+    """Remove the registry's container, with `purge` also its volume of images and its CA.
+
+    Raises LeftoverError if something stays.
+    """
     try:
         return target.run(down_steps(target, purge=purge), progress)
     except NotReadyError as error:
@@ -75,7 +78,7 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
 
 
 def down_steps(target: Target, *, purge: bool) -> list[Step]:
-    """Return the steps that remove it; containers and volumes carry its address."""
+    """Return the steps that remove the registry; container and volume are found by their label."""
 
     def removal(
         id: str, title: str, left: Callable[[], object], remove: Callable[[], None]
@@ -107,7 +110,7 @@ def down_steps(target: Target, *, purge: bool) -> list[Step]:
 
 
 def images_here(target: Target) -> tuple[str, ...]:
-    """Return the registry's names of Trainyard's images on the engine; clusters may run them."""
+    """Return the tags of this registry that images built by Trainyard still have on the engine."""
     names = []
     for image in images.ours(target.engine):
         names += [tag for tag in image.tags if tag.startswith(f"{target.address}/")]
@@ -115,9 +118,9 @@ def images_here(target: Target) -> tuple[str, ...]:
 
 
 def _can_run(target: Target) -> Answer:
-    """Check the port and the password, and collect warnings.
+    """Check the port and the password; the answer has warnings about disk and access.
 
-    Raises PrerequisiteError when the port is taken, or the password is not where the file says.
+    Raises PrerequisiteError if the port is taken, or the variable of the password is not set.
     """
     named_login(target.registry, target.environ)
     address = target.bind_address
@@ -159,7 +162,7 @@ def _make_ca(target: Target) -> None:
     pair = None
     current = target.container
     if current:
-        # Another machine may have made the container with its certificate.
+        # Another machine may have made the container: keep the certificate that hosts trust.
         pair = container.read_certificate(target, current)
     pair = pair or certificates.make(target.host_port.host, now=target.now())
     certificates.save(pair, target.state)
@@ -168,7 +171,7 @@ def _make_ca(target: Target) -> None:
 def _answers(target: Target) -> Answer:
     """Say whether the registry answers.
 
-    Raises OutsideError, with its last words, when it ends or restarts repeatedly.
+    Raises OutsideError, with the last lines of its log, if its container does not run.
     """
     current = target.container
     if current is None or current.state != "running":
@@ -193,7 +196,7 @@ def _answers(target: Target) -> Answer:
 
 
 def disk_free(target: Target) -> int | None:
-    """Return the free bytes where an engine on this machine keeps its data; None if unknown."""
+    """Return the free bytes of the disk with the engine's data; None if the engine is not here."""
     root = Path(str(target.engine.info().get("DockerRootDir") or "/nowhere"))
     if target.engine.is_here:
         with suppress(OSError):
@@ -202,7 +205,7 @@ def disk_free(target: Target) -> int | None:
 
 
 def warnings(registry: Registry, address: str, *, free: int | None) -> list[str]:
-    """Return warnings about the disk, and about other machines that can reach the registry."""
+    """Return warnings about little free disk, and about access from other machines."""
     texts = []
     if free is not None and free < DISK_DESIRED:
         texts.append(

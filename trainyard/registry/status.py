@@ -19,12 +19,11 @@ from trainyard.seams.registry.errors import DamagedError, GoneError, LoginError,
 from trainyard.seams.threads import side_by_side
 
 State = Literal["up", "stopped", "down", "unreachable"]
-# Each tag is a question of its own; the registry of a team has hundreds.
 
 
 @dataclass(frozen=True)
 class Tag:
-    """A tag, its digest, and the bytes of a pull. `problem` is why these are not known."""
+    """A tag, its digest, and the size of a pull in bytes. `problem` says why these are unknown."""
 
     name: str
     digest: str | None
@@ -34,7 +33,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository; `size` counts layers that its tags share once."""
+    """A repository; `size` in bytes counts layers that several tags share only once."""
 
     name: str
     tags: tuple[Tag, ...]
@@ -43,7 +42,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Content:
-    """Everything that has a tag; `size` counts shared layers once."""
+    """All repositories with a tag; `size` in bytes counts shared layers only once."""
 
     repositories: tuple[Repository, ...]
     size: int
@@ -51,12 +50,12 @@ class Content:
 
 @dataclass(frozen=True)
 class RegistryStatus:
-    """A registry, as it is now.
+    """The state of a registry.
 
-    `container` is None for a registry that Trainyard did not make; `volume` holds images also while
-    nothing runs. `trusted` says whether Docker here speaks to it, None where that cannot be asked.
-    `content` is None where it could not be asked for, and `detail` says why. `others` are
-    Trainyard's registries at other addresses of the same engine.
+    `container` is None for a registry that Trainyard did not make. `volume` has the images, also
+    while no container runs. `trusted` says whether Docker here accepts the registry, None if that
+    could not be asked. `content` is None if it could not be asked, and `detail` says why. `others`
+    are addresses of other registries that Trainyard runs on this engine.
     """
 
     state: State
@@ -70,7 +69,7 @@ class RegistryStatus:
 
 
 def status(target: Target) -> RegistryStatus:
-    """Ask engine and registry. Raises RegistryError when the registry rejects the login."""
+    """Ask the engine and the registry. Raises RegistryError if the registry rejects the login."""
     container = target.container
     is_answering, content, detail = _content(target)
     state: State = "down"
@@ -100,7 +99,7 @@ def status(target: Target) -> RegistryStatus:
 
 
 def content_of(api: RegistryApi) -> Content:
-    """Ask a registry for everything that it holds. Raises RegistryError."""
+    """List all tags of a registry, with a request for each tag. Raises RegistryError."""
     blobs: dict[str, int] = {}
     repositories: list[Repository] = []
     for name in api.repositories():
@@ -108,7 +107,7 @@ def content_of(api: RegistryApi) -> Content:
         parts = {digest: size for _, sizes in answers for digest, size in sizes.items()}
         blobs |= parts
 
-        # A repository whose last tag was removed stays in the catalogue.
+        # The catalogue still lists repositories whose last tag was removed: they are left out.
         if answers:
             tags = tuple(tag for tag, _ in answers)
             repositories.append(Repository(name, tags, sum(parts.values())))
@@ -117,7 +116,7 @@ def content_of(api: RegistryApi) -> Content:
 
 
 def _content(target: Target) -> tuple[bool, Content | None, str]:
-    """Return whether the registry answers, its content, and why that is not known."""
+    """Return whether the registry answers, its content, and if that is unknown, the reason."""
     try:
         with target.api() as api:
             api.check()
@@ -131,7 +130,10 @@ def _content(target: Target) -> tuple[bool, Content | None, str]:
 
 
 def _ask(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
-    """Return a tag with every blob behind it, by digest; a damaged one does not hide the others."""
+    """Return a tag, and the sizes of all its blobs by digest.
+
+    A damaged manifest raises nothing: the tag has the `problem`.
+    """
     try:
         manifest = api.manifest(repository, tag)
         if manifest is None:

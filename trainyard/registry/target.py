@@ -1,4 +1,4 @@
-"""The registry that a command is about, and the Docker engine that runs it."""
+"""The registry that a command is about, and the Docker engine that runs, or would run, it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LABEL = "io.trainyard.registry"
 
 @dataclass(frozen=True)
 class Target:
-    """A registry, its engine, and the `backend` of the cluster file: only some run images."""
+    """A registry and its engine; `source` and `backend` are the cluster file and its backend."""
 
     registry: Registry
     engine: Engine
@@ -49,31 +49,31 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Return the name of its container and its volume; two addresses may share a port."""
+        """Return the name of container and volume: by host and port, as hosts may share a port."""
         return f"trainyard-registry-{self.host_port.host.replace(':', '-')}-{self.host_port.port}"
 
     @property
     def state(self) -> Path:
-        """Return the directory with its certificates on this machine."""
+        """Return the directory on this machine with the registry's certificate."""
         return access.directory(self.registry, self.environ)
 
     @property
     def container(self) -> Container | None:
-        """Return its container, running or not; the engine is asked every time."""
+        """Return the registry's container, running or not; each access asks the engine."""
         labelled = containers.labelled(self.engine, f"{LABEL}={self.address}")
         return labelled[0] if labelled else None
 
     @property
     def volume(self) -> str | None:
-        """Return the name of the volume with its images, which outlives the container."""
+        """Return the name of the volume with the images; each access asks the engine."""
         labelled = containers.volumes(self.engine, f"{LABEL}={self.address}")
         return labelled[0].name if labelled else None
 
     @property
     def bind_address(self) -> str:
-        """Return the IP address to publish on, IPv4 if there is one.
+        """Return the IP address to publish the port on, IPv4 if there is one.
 
-        Raises RequestError if it is not of this host.
+        Raises RequestError if the registry's host is no address of this machine.
         """
         host = self.host_port.host
         candidates = list(addresses.resolve(host))
@@ -96,7 +96,7 @@ class Target:
         return access.connect(self.registry, self.environ, self.login)
 
     def run(self, steps: Sequence[Step], progress: Progress) -> list[StepResult]:
-        """Make the steps hold while no other command changes the registry."""
+        """Run the steps under the registry's lock: other commands on this registry wait."""
         path = self.state.with_name(f"{self.state.name}.lock")
         with lock.alone(path, progress, keep=self.state.exists, what="registry"):
             return run(steps, progress)
@@ -106,7 +106,7 @@ class Target:
 def find(
     file: str | None, environ: Mapping[str, str], *, directory: Path, overrides: Sequence[str] = ()
 ) -> Iterator[Target]:
-    """Connect to the Docker engine here, with the registry that `-f` and `--set` mean.
+    """Connect to this user's Docker engine; yield it with the registry of `-f` and `--set`.
 
     Raises RequestError for a wrong file, PrerequisiteError without Docker.
     """

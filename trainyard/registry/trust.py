@@ -1,4 +1,4 @@
-"""The steps that make this host's Docker pull from a registry, and prove that it does."""
+"""The steps that make this host's Docker trust a registry, and prove it by a pull."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trainyard.seams.docker.daemon import Daemon
 from trainyard.seams.registry.errors import CertificateError
 from trainyard.steps import YES, Answer, Step, no
 
-# The key of daemon.json.
+# The key of daemon.json for registries without TLS.
 KEY = "insecure-registries"
-# Docker takes every *.crt of the registry's directory; this name leaves a ca.crt of the user's
-# alone.
+# Docker reads every *.crt in the registry's directory. This name does not overwrite a user's own
+# ca.crt.
 CA_NAME = "trainyard-ca.crt"
-# An image of a few bytes: it proves the way, not the image.
+# An image of a few bytes, for the pull that proves the connection.
 PROBE = "trainyard/probe:1"
 RELOAD_SECONDS = 15.0
 # The id of the step that writes daemon.json.
@@ -33,7 +33,10 @@ AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" trainyard regis
 
 
 def trust_steps(target: Target) -> list[Step]:
-    """Return the steps. Raises PrerequisiteError where Docker's settings cannot be changed here."""
+    """Return the steps; they may ask the registry and Docker already.
+
+    Raises PrerequisiteError if Docker's settings cannot be changed from here.
+    """
     if target.registry.insecure:
         steps = _plain_steps(target)
     else:
@@ -54,7 +57,7 @@ def trust_steps(target: Target) -> list[Step]:
 
 
 def is_let_in(target: Target) -> bool:
-    """Say whether Docker speaks to the registry: by TLS with a trusted certificate, or plainly."""
+    """Say whether Docker accepts the registry, by TLS with a trusted certificate or plain HTTP."""
     try:
         transfer.registry_digest(target.engine, _probe(target), login=target.login)
     except CertificateError:
@@ -63,7 +66,7 @@ def is_let_in(target: Target) -> bool:
 
 
 def kept_here(target: Target) -> tuple[str, ...]:
-    """Return the settings by which Docker here trusts the registry, each with how to remove it."""
+    """Return lines about settings by which Docker here still trusts the registry, with commands."""
     texts = []
     directory = docker_daemon.CERTIFICATES / target.address
     if (directory / CA_NAME).exists():
@@ -119,8 +122,8 @@ def _plain_steps(target: Target) -> list[Step]:
 def _tls_steps(target: Target) -> list[Step]:
     ca = access.ca_file(target.registry, target.environ)
     if ca is None or (docker_daemon.find(target.engine) is None and is_let_in(target)):
-        # A certificate of a public CA needs nothing, and the files of an engine elsewhere are not
-        # ours to write.
+        # A public CA needs no file. An engine elsewhere that accepts the registry already needs
+        # none either; its files could not be written from here.
         return []
 
     _daemon(target)
@@ -141,9 +144,9 @@ def _tls_steps(target: Target) -> list[Step]:
 
 
 def _daemon(target: Target) -> Daemon:
-    """Return the daemon whose settings count.
+    """Return the dockerd on this machine whose settings are to be changed.
 
-    Raises PrerequisiteError, with a hint, where Trainyard cannot change them.
+    Raises PrerequisiteError, with what to do by hand, if the engine is no such dockerd.
     """
     daemon = docker_daemon.find(target.engine)
     if daemon:
@@ -173,7 +176,10 @@ def _probe(target: Target) -> str:
 
 
 def _pull(target: Target) -> str:
-    """Send a tiny image there if it is missing, fetch it, and remove it again; return its name."""
+    """Pull a tiny image from the registry and remove it here again; return its name.
+
+    If the registry does not have the image, it is pushed first, and stays there.
+    """
     reference = _probe(target)
     login = target.login
     try:
@@ -188,10 +194,10 @@ def _pull(target: Target) -> str:
 
 
 def add(path: Path, address: str, *, now: datetime) -> None:
-    """Add the registry to the settings; other keys, their order and the file's mode stay.
+    """Add the registry to daemon.json; other keys, their order and the file's mode stay.
 
-    A copy of the old settings, with date and time in its name, is left. A link is followed, so that
-    it stays one.
+    The old file is copied to a name with date and time. If `path` is a symbolic link, its target is
+    changed.
     """
     settings = _read(path)
     settings[KEY] = [*settings.get(KEY, ()), address]
@@ -207,7 +213,10 @@ def add(path: Path, address: str, *, now: datetime) -> None:
 
 
 def refuse_flag(daemon: Daemon, address: str) -> None:
-    """Refuse what would keep Docker from starting: one setting both as a flag and in the file."""
+    """Raise PrerequisiteError if dockerd has --insecure-registry as a flag.
+
+    With the same setting in daemon.json, dockerd would not start.
+    """
     if any(word.startswith("--insecure-registry") for word in daemon.arguments):
         raise PrerequisiteError(
             "dockerd is started with --insecure-registry, and does not start if its file has "
@@ -232,7 +241,7 @@ def _read(path: Path) -> dict[str, Any]:
             text = ""
             if path.exists():
                 text = path.read_text(encoding="utf-8")
-        # dockerd takes an empty file for no settings.
+        # dockerd accepts an empty file.
         settings = dict(json.loads(text.strip() or "{}"))
         if not isinstance(settings.get(KEY, []), list):
             raise ValueError(f"{KEY} are not a list")

@@ -1,4 +1,4 @@
-"""The Invoke surface: parse, call one function, print one result."""
+"""The tasks of Invoke, which are the commands: each calls one operation and returns a Report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ namespace.collections["cluster"].add_task(init.import_)
 
 
 def _arguments(task: str) -> set[str] | None:
-    """Return the names of a command's arguments, None for a name that is no command."""
+    """Return the names of a command's arguments, None for an unknown command."""
     if task not in namespace.task_names:
         return None
     return {argument.name for argument in namespace[task].get_arguments()}

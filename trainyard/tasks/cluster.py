@@ -1,4 +1,4 @@
-"""Make, look at and remove clusters."""
+"""The tasks cluster.*: make, inspect and remove clusters."""
 
 from __future__ import annotations
 
@@ -34,40 +34,40 @@ if TYPE_CHECKING:
     from trainyard.operations.clusters import RunGuard
     from trainyard.steps import PlannedStep, StepResult
 
-# States whose name in --json says less to users.
+# Words for states whose name in --json would not be understood in a table.
 _STATES = {"recorded": "not asked"}
 NODES_ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 NODE = "The name of a node, as cluster.status shows it, or of a host of the cluster file."
-PORT = "Its port, or HERE:PORT for another port of this machine; 0 there is any free one."
-ALL = "Also the lines in which Ray dumps its own state."
-FOLLOW = "Stay, and print what is added (default)."
+PORT = "The node's port, or HERE:PORT to open port HERE of this machine (0: any free one)."
+ALL = "Also print the lines in which Ray dumps its own state."
+FOLLOW = "Keep printing new lines (default)."
 END_RUNS = (
-    "Stop active runs if their nodes are to be removed; without it, they are named and "
-    "nothing is done."
+    "Stop active runs if their nodes are to be removed; without this flag, the runs are named "
+    "and nothing is done."
 )
 PURGE = (
     "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and no "
     "other cluster needs them."
 )
-RECREATE = "Replace every node, the head too; ends all that runs."
+RECREATE = "Replace every node, also the head; this ends all runs."
 REMOVE = (
     "Drain hosts that the file no longer names, and let them leave the cluster as they were found."
 )
-FORCE = "With --remove: also those that cannot be reached, and are gone for good."
+FORCE = "With --remove: also hosts that cannot be reached, and will not come back."
 ADOPT = (
     "Take over what is there by this name: the cluster of another tool (kuberay, microk8s), "
     "or what plain `ray up` made (ec2)."
 )
-ALL_OF = "Every cluster that this machine made and whose name begins so, after a question."
-YES = "With --all: without the question."
-KEEP_DISKS = "Keep the disks of the nodes: they cost on, and are named (ec2)."
-REGION = (
-    "Also look into this region of AWS, or into `all`, for clusters that nothing here is about."
+ALL_OF = (
+    "Remove every cluster that this machine made and whose name begins with ALL, after a question."
 )
+YES = "With --all: do not ask."
+KEEP_DISKS = "Keep the nodes' disks, which still cost money; they are listed (ec2)."
+REGION = "Also search this region of AWS, or `all`, for clusters that no file or record here names."
 _CONTEXT = "Also list the RayClusters that another tool made on the Kubernetes of this context."
 SIZES = (
-    "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several "
-    "may be given."
+    "GROUP=N: the group gets N nodes; a group that grows and shrinks gets N as its minimum. "
+    "Several may be given."
 )
 
 
@@ -164,10 +164,11 @@ def down(
 
 
 def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, has_others: bool) -> Report:
-    """Remove the clusters whose names begin with `prefix`, once the user agreed."""
+    """Remove the clusters whose names begin with `prefix`, after the user's consent."""
     if has_others or call.file or call.overrides or call.backend:
         raise RequestError(
-            "--all goes with --yes and --end-runs alone", hint="Leave out the other flags."
+            "--all can be combined only with --yes and --end-runs",
+            hint="Leave out the other flags.",
         )
 
     here = call.here
@@ -220,10 +221,10 @@ def status(call: Call) -> Report:
 @task(
     *CLUSTER,
     dry=True,
-    help={"fix": "Also do what can be done about it, by the steps of cluster.up; then look again."},
+    help={"fix": "Also mend what steps of cluster.up can mend; then look again."},
 )
 def doctor(call: Call, fix: bool = False) -> Report:
-    """Look for what is wrong or will break: nodes, hosts, certificates, disks; exit 5 for any."""
+    """Find what is broken or will break: nodes, hosts, certificates, disks; exit 5 if anything."""
     cluster = call.cluster()
     found = lazy.clusters.diagnose(cluster)
     if fix and not call.dry and any(finding.step for finding in found):
@@ -252,7 +253,7 @@ def scale(
 
     command = _flagged(f"cluster.scale {shlex.join(sizes or [])}", {"--adopt": adopt})
     result = _made(call, cluster, command, end_runs=end_runs)
-    # The next cluster.up without these sizes goes back.
+    # The next cluster.up, which lacks these sizes, restores those of the file.
     back = f"write it into {file.loaded.source} to keep it, or cluster.up goes back"
     notes = [*result.notes]
     for difference in lazy.scale.size_differences(file.spec, cluster.spec):
@@ -300,7 +301,7 @@ def list_(call: Call, region: str = "", context: str = "") -> Report:
 
 
 def _next_of_list(clusters: Sequence[ListedCluster]) -> str:
-    """Return the command that asks a cluster for its status: one that is up, if there is one."""
+    """Return the cluster.status of the first cluster that is up, else of the first with a file."""
     reachable = [cluster for cluster in clusters if cluster.file and cluster.state != "unknown"]
     if not reachable:
         return ""
@@ -336,7 +337,7 @@ def open_(call: Call) -> Report | None:
     if endpoint.tunnel is None or call.dry:
         return replace(dashboard, next="trainyard cluster.status")
 
-    # The tunnel that the dashboard's address needs ends with this process.
+    # The dashboard's address is the end of a tunnel, which closes with this process.
     _show_until_interrupted(call, dashboard, f"It leads through a tunnel to {endpoint.tunnel}")
     report.propose("trainyard cluster.status")
     return None
@@ -370,7 +371,7 @@ def forward(call: Call, node: str, port: str) -> Report | None:
 
 
 def _ports(text: str) -> tuple[int, int]:
-    """Return the port here, and that of the node, by PORT or HERE:PORT. Raises RequestError."""
+    """Return this machine's port and the node's, from PORT or HERE:PORT. Raises RequestError."""
     here, _, there = text.rpartition(":")
     here = here or there
     are_ports = all(port.isdecimal() and int(port) < 65536 for port in (here, there))
@@ -389,10 +390,10 @@ def _show_until_interrupted(call: Call, opened: Report, leads: str) -> None:
 
 
 def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) -> list[str]:
-    """Return the lines that say how Ray's own command line is let in."""
+    """Return lines that say how to use Ray's own command line with the cluster."""
     lines = [f"Ray's own commands: ray job list --address={address}"]
     if now.gcs:
-        # Without the variable Ray takes another address of this machine instead of 127.0.0.1.
+        # Without this variable, Ray replaces 127.0.0.1 by another address of this machine.
         lines.append(f"    {NODES_ON_LOOPBACK}=0 ray status --address={now.gcs}")
 
     export = "They need: export RAY_AUTH_MODE=token"
@@ -405,10 +406,10 @@ def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) ->
 
 @task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "follow": FOLLOW, "all": ALL})
 def logs(call: Call, node: str = "", follow: bool = True, all: bool = False) -> None:
-    """Print what the nodes' own log files say, each line with its node: of all, or of one."""
+    """Print the log files of all nodes, or of one, each line with its node."""
     lines = lazy.nodes.logs(call.cluster(), follow=follow, node=node, everything=all)
     for line in lines:
-        # One document a line, since there may be no end.
+        # One JSON document per line instead of one in all, since the logs may not end.
         if call.json:
             text = json.dumps(asdict(line))
         else:
@@ -420,7 +421,7 @@ def logs(call: Call, node: str = "", follow: bool = True, all: bool = False) -> 
     *CLUSTER,
     dry=True,
     positional=["node"],
-    help={"node": NODE, "command": "Run this there instead, by its shell."},
+    help={"node": NODE, "command": "Run this command in the node's shell instead."},
 )
 def shell(call: Call, node: str = "head", command: str = "") -> Report:
     """Open a shell on a node (default: the head) or host; its exit code is the command's."""
@@ -436,7 +437,7 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
 def _meant(
     call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool
 ) -> tuple[Cluster, str]:
-    """Return the cluster, and the command that makes it as these flags say. Raises RequestError."""
+    """Return the cluster with these flags, and the cluster.up with them. Raises RequestError."""
     cluster = lazy.clusters.asking(call.cluster(), adopt=adopt)
     if remove or force:
         cluster = lazy.clusters.removing(cluster, remove=remove, force=force)
@@ -456,7 +457,10 @@ def planned(
     *,
     documents: Sequence[Mapping[str, Any]] = (),
 ) -> Report:
-    """Say what `command` would do, which runs it would end; Kubernetes would get `documents`."""
+    """Return the report of what `command` would do, and of the runs that it would end.
+
+    `documents` are what Kubernetes would be sent, for --json.
+    """
     runs = lazy.run_guard.would_end(cluster, plan)
     needed = [step.needs for step in plan if step.state == "would" and step.needs]
     next = " ".join(["trainyard", command, *needed])
@@ -478,7 +482,7 @@ def planned(
 def _made(
     call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False
 ) -> Report:
-    """Make it; say what was done, and where the cluster answers."""
+    """Make the cluster, remove leftovers of killed runs, and report the steps and the address."""
     guard = _begin(call, cluster, command, end_runs=end_runs)
     made = lazy.clusters.up(cluster, call.progress, guard=guard, recreate=recreate)
     address = made.endpoint.address
@@ -504,7 +508,7 @@ def _made(
 def _removed(
     cluster: Cluster, results: Sequence[StepResult], *, purge: bool, keep_disks: bool
 ) -> Report:
-    """Say that the cluster is gone, and what stays."""
+    """Return the report of a removed cluster, and of what stays on purpose."""
     name = cluster.spec.name
     traits = cluster.backend.traits
     notes = [f"note: {step.detail}" for step in results if step.kind == "stays"]
@@ -530,7 +534,7 @@ def _removed(
 
 
 def _remove_leftovers(call: Call, cluster: Cluster) -> None:
-    """Remove what killed runs left; a cluster that rejects this user is no reason to keep it."""
+    """Remove what killed runs left; only note an error, such as a rejected token."""
     try:
         lazy.leftovers.remove(cluster, call.progress)
     except TrainyardError as error:
@@ -538,7 +542,7 @@ def _remove_leftovers(call: Call, cluster: Cluster) -> None:
 
 
 def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> RunGuard:
-    """Note which cluster is meant, by which file; return what to do with runs of removed nodes."""
+    """Print which cluster and file are meant; return the guard of its runs."""
     source = paths.shown(cluster.loaded.source)
     note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {source} says")
     return lazy.clusters.RunGuard(

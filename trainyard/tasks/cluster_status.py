@@ -1,4 +1,4 @@
-"""The state of a cluster, and its problems, as `cluster.status` and `cluster.doctor` show them."""
+"""The reports of `cluster.status` and `cluster.doctor`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] = ()) -> Report:
-    """Show the nodes, what is in use by which runs, and the hosts where the backend knows them."""
+    """Return the report of a cluster: nodes, usage, runs, and hosts if the backend has any."""
     answers = f": {shown_address(now.address, now.tunnel)}" if now.address else ""
     body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}"]
     if now.nodes:
@@ -65,7 +65,7 @@ def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
-    """Show the problems of a cluster, and what helps; with an error if there are any."""
+    """Return the report of a cluster's problems and remedies; its error is DoctorError if any."""
     if not found:
         document = {"name": name, "ok": True, "findings": []}
         return Report(document, [f"nothing is wrong with cluster {name}"])
@@ -110,7 +110,7 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
 
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Table:
-    """Show the hosts below the nodes; a question mark is a value that a silent host would know."""
+    """Return the table of hosts; "?" is a value that only the host knows, which does not answer."""
     columns = ["host", "role", "state", "version", "voter", "certs end"]
     voters = {True: "yes", False: "no", None: "?"}
     has_nodes = any(host.nodes for host in hosts)
@@ -135,7 +135,7 @@ def hosts_table(hosts: Sequence[HostStatus]) -> Table:
 
 
 def _shown(host: HostStatus) -> str:
-    """Return Kubernetes' name of a host, or that of the file, and its address."""
+    """Return a host's name in Kubernetes, else in the cluster file, with its address."""
     name = host.host or host.name
     if host.address in ("", name):
         return name
@@ -154,7 +154,7 @@ def _leash(leash: LeashStatus, moment: float | None) -> str:
 
 
 def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
-    """Return what `--json` prints; fields are added, never renamed."""
+    """Return the document for `--json`, whose fields programs rely on: only add, never rename."""
     nodes = []
     for node in now.nodes:
         amounts = _amounts(usage, [node.name])
@@ -179,13 +179,16 @@ def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
 
 
 def shown_state(condition: str) -> dict[str, str]:
-    """Return a state as --json has always named it; `condition` tells absent from broken."""
+    """Return the --json fields of a state.
+
+    `state` has always been "down" for both "absent" and "broken"; `condition` has the exact word.
+    """
     state = "down" if condition in ("absent", "broken") else condition
     return {"state": state, "condition": condition}
 
 
 def _amounts(usage: Usage, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return what some nodes have in use and free, in all; null where none of them says so."""
+    """Return the sums of these nodes' used and free resources; None if no node reports any."""
     known = [usage.nodes[name] for name in nodes if name in usage.nodes]
     if not known:
         return {"used": None, "free": None}
@@ -206,7 +209,7 @@ def _free(usage: Usage, node: str) -> str:
 
 
 def shown_address(address: str, tunnel: str | None) -> str:
-    """Return the address, or the command that opens it where a tunnel ends with this process."""
+    """Return the address; for a tunnel, which closes with this process, how to open it again."""
     if tunnel is None:
         return address
     return f"on {tunnel}; `trainyard cluster.open` leads there"

@@ -1,4 +1,4 @@
-"""The part that all tasks share: common flags and their letters, --json, --dry, printing."""
+"""The parts that all tasks share: common flags, their letters, --json, --dry, printing results."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from trainyard.operations.cluster import Cluster
     from trainyard.steps import Progress
 
-# A letter means the same flag in all tasks, and only flags that most of them have get one.
+# One-letter flags: each means the same in all tasks. Only flags of many tasks have a letter.
 LETTERS = {"file": "f", "set": "s", "backend": "b", "json": "j"}
 FILE = "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
-# Flags of many tasks: default and help.
+# Flags that many tasks share: (default, help).
 SHARED: dict[str, tuple[Any, str]] = {
     "file": (None, FILE),
     "set_": (
@@ -43,14 +43,14 @@ CLUSTER = (*REGISTRY, "backend")
 
 
 def words_behind_dashes() -> list[str]:
-    """Return the words behind `--`: a command line of another tool. Invoke joins them by blanks."""
+    """Return the words after `--`, from sys.argv: Invoke itself would join them by blanks."""
     if "--" in sys.argv:
         return sys.argv[sys.argv.index("--") + 1 :]
     return []
 
 
 def import_report(call: Call, found: Imported | Clusters, output: str) -> Report:
-    """Write files that were imported, or only try them with --dry, and show them."""
+    """Write imported files, or with --dry only check that they could be written; report them."""
     written = []
     if call.dry:
         lazy.importing.try_out(found)
@@ -68,7 +68,7 @@ def import_report(call: Call, found: Imported | Clusters, output: str) -> Report
 
 @dataclass(frozen=True)
 class Call:
-    """How a task was called, by the flags that many tasks share."""
+    """How a task was called: its name, its help's first line, and the values of shared flags."""
 
     task: str
     summary: str
@@ -87,7 +87,7 @@ class Call:
         return Here(os.environ, Path.cwd())
 
     def cluster(self) -> Cluster:
-        """Return the cluster that the flags mean. Raises RequestError."""
+        """Return the cluster that -f, --set and --backend mean. Raises RequestError."""
         here = self.here
         return lazy.clusters.find(
             self.file,
@@ -98,7 +98,7 @@ class Call:
         )
 
     def skipped(self, about: str = "") -> Report:
-        """Say what the task would do, for --dry."""
+        """Return the report of a task that --dry does not run."""
         what = self.summary
         if about:
             what += f" ({about})"
@@ -110,7 +110,10 @@ class Call:
 
 
 class Command(tasks.Task[Any]):
-    """A task of Trainyard: its function gets a Call and its own flags, and returns a Report."""
+    """A task whose function gets a Call and its own flags, and returns a Report to print.
+
+    None instead of a Report means that the function has printed everything itself.
+    """
 
     def __init__(
         self,
@@ -141,7 +144,7 @@ class Command(tasks.Task[Any]):
         return {**options, "names": [*options["names"], letter]}
 
     def __call__(self, context: Context, /, **values: Any) -> None:
-        """Run the task, and print its Report; the commands in messages repeat its flags."""
+        """Run the task and print its Report; commands in messages get the flags of this call."""
         if self.name == "init":
             name = self.name
         else:
@@ -173,9 +176,9 @@ class Command(tasks.Task[Any]):
 def task(
     *shared: str, dry: bool = False, **options: Any
 ) -> Callable[[Callable[..., Report | None]], Command]:
-    """Make a task of a function; `shared` are the flags of many tasks that it has besides --json.
+    """Make a task of a function; `shared` are the names of its SHARED flags, --json is added.
 
-    With `dry` it is run with --dry too, since it only reads or asks `call.dry` itself; any other is
-    not run then.
+    Set `dry` for a function that only reads, or that checks `call.dry` itself: it runs with --dry,
+    too. Without `dry`, --dry only prints what the function would do.
     """
     return lambda body: Command(body, shared=shared, dry=dry, **options)

@@ -1,4 +1,4 @@
-"""Turn the errors of tasks into messages and exit codes (`grammar.py`: those of parsing)."""
+"""Turn errors of tasks into messages and exit codes; `grammar.py` does so for wrong words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainyard.paths import cache_home, not_writable, state_home
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
-# Something else is in the place of a directory, or on the way to it.
+# A file or a link is where a directory should be, or above it.
 _NO_DIRECTORY = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
 
@@ -31,20 +31,20 @@ class TrainyardExecutor(Executor):
     """Invoke's executor, with Trainyard's exit codes."""
 
     def execute(self, *tasks: Any) -> Any:
-        """Run the tasks; print an error as its parts, never a traceback without --debug."""
+        """Run the tasks; print errors without a traceback, unless --debug is given."""
         signals.begin()
         let_streams_take_all()
-        # A CI system that ends this process wants the same clean-up as Ctrl-C.
+        # A CI system ends a process by SIGTERM: clean up as after Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        # A backend says it once, instead of urllib3 at each request. A filter that comes later has
-        # Python say all again.
+        # urllib3 would repeat this warning at each request; a backend prints it once. The filter
+        # must be set before any warning: a later filter makes Python repeat former ones.
         warnings.filterwarnings("ignore", message="Unverified HTTPS request")
         warnings.showwarning = lambda message, *_where: report.note(f"warning: {message}")
 
         try:
             return self._execute(*tasks)
         except BrokenPipeError:
-            # The reader of the output has ended (`... | head`); Python would complain at exit.
+            # The reader of the output has ended (`... | head`): Python would report it at exit.
             for stream in (sys.stdout, sys.stderr):
                 report.turn_away(stream)
             raise Exit(code=0) from None
@@ -69,7 +69,7 @@ class TrainyardExecutor(Executor):
             _leave(_bug(error))
 
     def _execute_dry(self, *tasks: Any) -> Any:
-        """Run the tasks; no run's news is recorded, and what tools cache is removed again."""
+        """Run the tasks with --dry: nothing is recorded in results/, and caches are temporary."""
         from trainyard.results import store
 
         store.read_only.set(True)
@@ -79,7 +79,7 @@ class TrainyardExecutor(Executor):
 
 
 class _Messages(io.TextIOWrapper):
-    """Stderr: where it has no room, its messages are lost, and the command does its work."""
+    """A stderr that drops messages once its disk is full, so that the command can continue."""
 
     def write(self, text: str) -> int:
         try:
@@ -92,21 +92,25 @@ class _Messages(io.TextIOWrapper):
 
 
 def let_streams_take_all() -> None:
-    """Let a terminal show what it can of a text; a closed stream or a full stderr takes nothing."""
+    """Make stdout and stderr accept any text.
+
+    Characters that the terminal lacks are replaced. A closed stream drops everything, and so does
+    a stderr on a full disk.
+    """
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as the process
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     if type(sys.stderr) is io.TextIOWrapper:
         same = open(sys.stderr.fileno(), "wb", closefd=False)  # noqa: SIM115
         sys.stderr = _Messages(same, encoding=sys.stderr.encoding, line_buffering=True)
     for stream in (sys.stdout, sys.stderr):
-        # One whose file was replaced by a pipe meanwhile cannot be changed.
+        # `reconfigure` raises OSError if the stream's file was replaced by a pipe.
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError):
                 stream.reconfigure(errors="replace")
 
 
 def unusable(error: OSError) -> NoReturn:
-    """End for a file or stream that is unusable outside a task: Invoke's files, or the help's."""
+    """Exit because of a file or stream used outside a task: Invoke's configuration, or the help."""
     explained = _explained(error) or PrerequisiteError(
         f"{error.filename} cannot be used: {error.strerror}"
     )
@@ -115,7 +119,7 @@ def unusable(error: OSError) -> NoReturn:
 
 
 def _explained(error: OSError) -> TrainyardError | None:
-    """Return the error of an unusable file, or of a stream without room; None for any other."""
+    """Return the error for an unusable file or directory, or a full disk; None for other errors."""
     if error.errno == errno.ENOENT and error.filename is None and not _has_directory():
         return PrerequisiteError(
             "the directory of this shell is gone", hint="Change into another one: cd ~"
@@ -126,10 +130,10 @@ def _explained(error: OSError) -> TrainyardError | None:
     if error.filename is None:
         if error.errno not in _FULL:
             return None
-        # The error of a write does not name the file; it may be where stdout leads.
+        # The error of a write names no file: it may be stdout.
         report.turn_away(sys.stdout)
         where = f"stdout, or a file below {state_home(os.environ)} or the results"
-        return OutsideError(f"what this command writes has no place: {error.strerror}", where=where)
+        return OutsideError(f"this command cannot write: {error.strerror}", where=where)
 
     path = Path(os.fsdecode(error.filename))
     homes = {
@@ -163,7 +167,7 @@ def _bug(error: Exception) -> TrainyardError:
 
 
 def _where_to_report() -> str:
-    """Return what to do about a bug: Trainyard is on no index, but its source is known."""
+    """Return the hint for a bug, with the place from which this Trainyard was installed."""
     from trainyard.seams import installed
 
     source = installed.source()

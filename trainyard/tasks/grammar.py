@@ -1,10 +1,10 @@
-"""The words of a command line, checked and completed before Invoke parses them.
+"""Check and complete the words of a command line before Invoke parses them.
 
-Invoke knows only positional arguments that must be given, so `train.logs RUN` becomes `train.logs
---run RUN`; one that is a list takes every value: `cluster.scale gpu=3 cpu=1`. It accepts a list's
-flag without a value, says of all that it does not know "No idea what 'x' is!", and exits 1 for it,
-which here means "the job ran and failed". It has no setting for that, and its own `invoke` command
-cannot be given another Program: its step that parses tasks is wrapped.
+Invoke has no optional positional arguments: `train.logs RUN` becomes `train.logs --run RUN`, and
+each value of a list gets its flag, as in `cluster.scale gpu=3 cpu=1`. Invoke also accepts a list's
+flag without a value. For an unknown word it says "No idea what 'x' is!" and exits with 1, which
+here means "the job ran and failed". No setting changes that, and the command `invoke` takes no
+other Program class: so `Program.parse_tasks` is wrapped.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from trainyard.wording import did_you_mean
 
 Contexts = Mapping[str, ParserContext]
 HELP = ("--help", "-h")
-# Tasks that take a command line of another tool behind `--`.
+# Tasks that take a command line of another tool after `--`.
 TAKING_LINES = frozenset({"train.import", "cluster.import"})
 
 
 def extend_invoke() -> None:
-    """Let Invoke parse words that were checked, and exit with Trainyard's code and message."""
+    """Make Invoke check words by this module, and print Trainyard's errors and help pages."""
     parse = Program.parse_tasks
 
     @wraps(parse)
@@ -58,7 +58,7 @@ def extend_invoke() -> None:
 
 
 def print_help(program: Program) -> None:
-    """Print all tasks; `invoke` has other tasks, too, and flags of its own."""
+    """Print the help page of all tasks."""
     tasks = program.collection
     summaries = {}
     for name in tasks.task_names:
@@ -73,10 +73,13 @@ def print_task_help(program: Program, name: str) -> None:
 
 
 def _check(program: Program) -> None:
-    """Give Invoke the words as it needs them; answer a shell that asks what may follow."""
+    """Replace the program's words by those for Invoke; print completions if a shell asks.
+
+    Raises RequestError for wrong words.
+    """
     parser = program._make_parser()
     core = program.core
-    # A second parser would lack the texts of --help: the first takes them out of the tasks.
+    # Invoke must use this parser again: making one consumes the help texts of the tasks.
     program._make_parser = lambda: parser  # type: ignore[method-assign]
     contexts = parser.contexts
 
@@ -88,12 +91,12 @@ def _check(program: Program) -> None:
     file = program.args.config.value
     if file:
         raise RequestError(
-            f"-f {file} stands before the task", hint=f"Put it behind: trainyard TASK -f {file}"
+            f"-f {file} comes before the task", hint=f"Put it behind: trainyard TASK -f {file}"
         )
 
     if core.unparsed[:1] == ["help"]:
         name = ".".join(core.unparsed[1:])
-        # Invoke's own value for `--help` without a task.
+        # True is what Invoke sets for `--help` without a task.
         program.args.help.set_value(name or True, cast=False)
         core.unparsed = []
 
@@ -116,7 +119,10 @@ def _check(program: Program) -> None:
 
 
 def checked(words: Sequence[str], contexts: Contexts, core: ParserContext) -> list[str]:
-    """Return the words for Invoke, with `--run` before a RUN that has none. Raises RequestError."""
+    """Return the words for Invoke, with a flag before each optional argument (`--run RUN`).
+
+    Raises RequestError for the first wrong word.
+    """
     line = CommandLine(contexts, core, words)
     tokens: list[str] = []
     for word in words:
@@ -130,8 +136,8 @@ def unknown_task(
 ) -> RequestError:
     """Return the error for a word that names no task, with the command that was probably meant.
 
-    The last part alone means a task of `train` first, then of `cluster`; `rest` are the words
-    behind it.
+    A word without a group (`logs`) is compared with tasks of `train`, then `cluster`, then others.
+    `rest` are the words after it, which the hint repeats.
     """
     known: dict[str, str] = {}
     for name in sorted(contexts, key=_rank):
@@ -162,7 +168,7 @@ def _rank(task: str) -> int:
 
 
 def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
-    """Return the task before `--help`, which Invoke would take for an argument of the task."""
+    """Return the task whose help `TASK ... --help` asks for; None without `--help` or a task."""
     position = next((words.index(word) for word in words if word in HELP), 0)
     before = words[:position]
     joined = [f"{group}.{name}" for group, name in itertools.pairwise(before)]
@@ -173,13 +179,13 @@ def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
 
 
 def candidates(line: str, contexts: Contexts) -> list[str]:
-    """Return what the last word of a command line may become, and what may follow a whole one.
+    """Return completions of the last word, and if it is complete, also words that may follow it.
 
-    The scripts do not say whether a space follows the last word; the shell leaves out what does not
-    continue it.
+    The completion scripts do not say whether a space follows the last word. The shell drops
+    candidates that do not continue it.
     """
     try:
-        # Bash makes a word of its own of each "=".
+        # Bash passes each "=" as a word of its own.
         words = [word for word in shlex.split(line)[1:] if word != "="]
     except ValueError:
         return []
@@ -209,7 +215,7 @@ def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[st
 
 
 def _values(argument: Argument) -> list[str]:
-    """Return the values of an argument; nothing for texts, and for files, which the shell knows."""
+    """Return the known values of an argument; [] for free text, and for paths: shells know them."""
     here = Path.cwd()
     match argument.names[0]:
         case "file":
@@ -228,23 +234,26 @@ def _values(argument: Argument) -> list[str]:
 
 
 class CommandLine:
-    """The words so far: their task, its flag that waits for a value, arguments that may follow."""
+    """The state after some words: the task, the flag that needs a value, possible arguments."""
 
     def __init__(self, contexts: Contexts, core: ParserContext, words: Sequence[str] = ()) -> None:
         self._contexts = contexts
         self._core = core
-        # The words that were not taken yet.
+        # The words that `take` has not been given yet, for hints.
         self._words = list(words)
         # The first of two words that name a task: `train dispatch`.
         self._group = ""
         self._flag_as_given = ""
-        # Without a name until there is one.
+        # The task; before the first one, a context without a name.
         self.task = ParserContext()
         self.flag: Argument | None = None
         self.arguments: list[Argument] = []
 
     def take(self, word: str) -> list[str]:
-        """Return a word as Invoke needs it. Raises RequestError for a word that cannot be here."""
+        """Take the next word; return the words for Invoke that stand for it, perhaps none.
+
+        Raises RequestError for a word that cannot be here.
+        """
         self._words = self._words[1:]
         if self.flag and (word == "-" or not word.startswith("-")):
             self._check_filled(word, self._flag_as_given)
@@ -272,7 +281,7 @@ class CommandLine:
 
     def _take_flags(self, word: str) -> list[str]:
         name, is_assigned, value = word.partition("=")
-        # Isaac Lab's spelling: --cfg_class.
+        # Isaac Lab spells flags with underscores: --cfg_class.
         name = name.replace("_", "-")
         word = f"{name}{is_assigned}{value}"
 
@@ -291,7 +300,7 @@ class CommandLine:
         return [word]
 
     def _take_letters(self, flags: str) -> list[str]:
-        """Return several flags of one letter, or one with its value: `-jf`, `-flab`."""
+        """Take joined one-letter flags (`-jf`), or one with its value (`-flab`)."""
         if self._find(flags[:2]).takes_value:
             parts = [flags[:2], flags[2:]]
         else:
@@ -305,18 +314,18 @@ class CommandLine:
     def _find(self, name: str) -> Argument:
         for context in (self.task, self._core):
             name = context.inverse_flags.get(name, name)
-            # Behind a task -f is the cluster file, or nothing: never Invoke's configuration file.
+            # After a task, -f is the cluster file or wrong, but never Invoke's configuration file.
             is_invokes_file = context is self._core and name in ("-f", "--config")
             if name in context.flags and not is_invokes_file:
-                # Not .get(): it does not know the short names, which are aliases.
+                # Not .get(), which ignores aliases: short names are aliases.
                 return context.flags[name]  # type: ignore[no-any-return]
 
         if not self.task.name:
             raise RequestError(
-                f"{name} stands before the task", hint=f"Put it behind: trainyard TASK {name}"
+                f"{name} comes before the task", hint=f"Put it behind: trainyard TASK {name}"
             )
 
-        # By their words: two dashes would make any two short flags alike.
+        # Compared without dashes: common dashes would make any two short flags similar.
         known = {flag.lstrip("-"): flag for flag in (*self.task.flags, *self.task.inverse_flags)}
         close = difflib.get_close_matches(name.lstrip("-"), known, n=1)
         what = f"{self.task.name} has no flag {name}"

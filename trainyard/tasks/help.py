@@ -1,4 +1,4 @@
-"""The pages of `trainyard` and `trainyard COMMAND --help`: Invoke's lack arguments and examples."""
+"""The help pages: Invoke's own pages have no arguments and no examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext
 
-# In the order of a first day.
+# The order in which a new user needs them.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Begin": ("init", "cluster.new", "cluster.import"),
     "Clusters": (
@@ -69,7 +69,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tune.dispatch": ("trainyard tune.dispatch jobs/search",),
     "image.push": ("trainyard image.push ray-cpu",),
 }
-# How a flag's value is written, where its name does not say it.
+# Placeholders of flags' values, if not the flag's name in capitals.
 _VALUES = {"set": "PATH=VALUE", "base": "IMAGE"}
 _BEFORE = (
     ("--dry", "Before a command: show what it would do, and change nothing."),
@@ -79,7 +79,7 @@ _BEFORE = (
 
 
 def overview(summaries: dict[str, str]) -> str:
-    """Return the page of all commands; `summaries` are their first lines, by name."""
+    """Return the help page of all commands; `summaries` are one line each, by command."""
     lines = ["Usage: trainyard COMMAND [ARGUMENTS] [FLAGS]"]
     for group, names in GROUPS.items():
         lines += ["", group, *_columns([(name, summaries[name]) for name in names])]
@@ -125,12 +125,12 @@ def _usage(argument: Argument) -> str:
 
 
 def placeholder(argument: Argument) -> str:
-    """Return an argument as help and messages write it: JOB_DIR."""
+    """Return an argument's name as help and messages write it: JOB_DIR."""
     return str(argument.names[0]).upper().replace("-", "_")
 
 
 def _flag(argument: Argument) -> str:
-    """Return a flag as it is typed: `-f, --file FILE`; for one that is set, its switch-off."""
+    """Return a flag as it is typed: `-f, --file FILE`; a switch that is on by default: `--no-X`."""
     name = str(argument.names[0])
     if argument.kind is bool and argument.default is True:
         return f"--no-{name}"
@@ -143,7 +143,7 @@ def _flag(argument: Argument) -> str:
 
 
 def _meaning(argument: Argument) -> str:
-    """Return a flag's text, without the switch-off that the flag itself shows."""
+    """Return a flag's help, without "With --no-X: ", since the flag is shown as `--no-X`."""
     text = argument.help or ""
     switch = f"With --no-{argument.names[0]}: "
     if not text.startswith(switch):
@@ -153,7 +153,7 @@ def _meaning(argument: Argument) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield rows of two columns, the second wrapped; a wide first column has a line of its own."""
+    """Yield lines of two columns, the second wrapped; a wide first cell gets a line of its own."""
     width = min(shutil.get_terminal_size().columns, 110)
     left = min(max(len(name) for name, _ in rows), 26) + 4
     for name, text in rows:

@@ -1,4 +1,4 @@
-"""Build, check and push training images, and prove that the nodes can run them."""
+"""The tasks image.*: build, check and push training images, and prove that nodes can run them."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def list_(call: Call) -> Report:
 
 
 def listed(images: Sequence[ListedImage], name: str = "") -> Report:
-    """Show the images, and the problems of broken ones; the cluster runs the one called `name`."""
+    """Return the report of images and their problems; `name` is the image of the cluster."""
     names = [image.name for image in images]
     if name not in names:
         name = "".join(names[:1])
@@ -188,14 +188,14 @@ def listed(images: Sequence[ListedImage], name: str = "") -> Report:
 
 
 def after_push(backend: str) -> str:
-    """Return the command that uses what was pushed."""
+    """Return the next command after a push, for this backend."""
     from trainyard import backends
 
     return backends.named(backend).traits.pushed_image or "cluster.up -f compose"
 
 
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:
-    """Return the cluster that the flags mean, with the image and its build as they say."""
+    """Return the cluster of the flags, with IMAGE, --base and --platform applied."""
     overrides = list(call.overrides)
     if base:
         overrides.append(f"build.base={base}")
@@ -205,7 +205,7 @@ def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") ->
     cluster = replace(call, overrides=tuple(overrides)).cluster()
     if not image:
         return cluster
-    # Not by --set: a directory may be named by any path to it.
+    # Not as a `--set image=`, whose check rejects some paths of directories.
     spec = cluster.spec.with_image(image)
     return replace(cluster, loaded=replace(cluster.loaded, spec=spec))
 

@@ -1,4 +1,4 @@
-"""Begin a project (cluster file, job, CI workflow that runs it), or one more cluster file."""
+"""The tasks init, cluster.new and cluster.import: write a project, or one cluster file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def init(call: Call, directory: str = ".") -> Report:
 
 
 def _notes(directory: Path, made: Made) -> Iterator[str]:
-    """Yield what was left as it is, the lines to add to it, and what else there is to do."""
+    """Yield notes for the user: unchanged files, lines to add to them, and remarks."""
     if made.existed:
         yield f"unchanged: {', '.join(str(directory / name) for name in made.existed)}"
     for name, lines in made.add.items():
@@ -137,7 +137,10 @@ def import_(
 
 
 def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
-    """Return a backend's example with another name, and these hosts. Raises RequestError."""
+    """Return the text of a backend's sample cluster file, with this name and these hosts.
+
+    Raises RequestError for a wrong name, an unknown backend, or hosts for one that takes none.
+    """
     from trainyard.spec.fields import NAME_PATTERN
 
     examples = {}
@@ -171,7 +174,7 @@ def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
     if hosts:
         listed = "".join(f"    - {{address: {json.dumps(host)}}}\n" for host in hosts)
         text = _HOSTS.sub(lambda match: match[1] + listed, text)
-        # The head has a host too.
+        # One of the hosts is for the head.
         text = re.sub(r"count: \d+", f"count: {max(len(hosts) - 1, 1)}", text, count=1)
 
     return text

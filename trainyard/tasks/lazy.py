@@ -1,6 +1,6 @@
-"""The modules that tasks call, imported when a task first needs them.
+"""The modules that tasks call, each imported at its first use.
 
-`trainyard --list` must stay quick, and `import pydantic` alone would take a third of its time.
+`trainyard --list` must be quick: `import pydantic` alone would take a third of its time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run a registry of one's own, look into it, make Docker trust it."""
+"""The tasks registry.*: run a registry, list its images, make Docker trust it, remove it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from trainyard.registry.target import Target
 
 FILE = (
-    "Cluster file whose `registry:` is meant, or a bare name of clusters/ (default: "
+    "Cluster file with the `registry:` to use, or a bare name of clusters/ (default: "
     "$TRAINYARD_CLUSTER, else local)."
 )
-PURGE = "Remove the images in it, too, and its CA."
+PURGE = "Also remove the registry's images and its CA."
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE})
@@ -95,7 +95,7 @@ def down(call: Call, purge: bool = False) -> Report:
 
 @task(*REGISTRY, dry=True, help={"file": FILE})
 def status(call: Call) -> Report:
-    """List its repositories, tags and sizes."""
+    """List the registry's repositories, tags and sizes."""
     from trainyard.registry.status import status as ask
 
     with _open(call) as target:
@@ -104,7 +104,7 @@ def status(call: Call) -> Report:
 
 @task(*REGISTRY, dry=True, help={"file": FILE})
 def trust(call: Call) -> Report:
-    """Make this host's Docker trust it, without a restart; prove it with a pull."""
+    """Make this host's Docker trust the registry, without a restart; prove it with a pull."""
     from trainyard.registry import trust as registry
 
     with _open(call) as target:
@@ -121,7 +121,7 @@ def trust(call: Call) -> Report:
 
 
 def status_report(target: Target, now: RegistryStatus) -> Report:
-    """Show the repositories."""
+    """Return the report of a registry's state and content."""
     is_up = now.state == "up"
     line = f"registry {target.address} is {now.state}"
     if is_up:
@@ -154,7 +154,7 @@ def _open(call: Call) -> AbstractContextManager[Target]:
 def _left(
     target: Target, volume: str | None, images: Sequence[str], trust: Sequence[str]
 ) -> list[str]:
-    """Say what stays of a registry that was removed, and how each part of it is removed."""
+    """Return lines about what stays of a removed registry, and how to remove each part."""
     lines = [f"registry {target.address} is gone with what it held"]
     if volume:
         lines = [f"registry {target.address} is gone; its images are kept in the volume {volume}"]
@@ -179,7 +179,7 @@ def _left(
 
 
 def _begin(target: Target) -> None:
-    """Say which registry is meant, by which file, and on whose Docker."""
+    """Print which registry, file and Docker engine are meant."""
     if target.engine.is_here:
         where = ""
     else:

@@ -1,4 +1,4 @@
-"""Prove that a cluster can train: a table of nodes and checks, what was not tested, what failed."""
+"""The task smoke.run: a table of nodes and checks, then what was not tested, and what failed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from trainyard_runner.wire.events import Check
 
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
-# A cell of these shows the beginning of the detail, up to any word of _REST.
+# Checks whose cell shows the beginning of the detail, up to the first match of _REST.
 _SHOWN = ("task", "versions", "gpus", "transfer", "disk", "shm")
 _UNTESTED = "-"
-# Checks of GPUs alone; torch also elsewhere, where a job asks for it.
+# Checks of GPUs. The check of torch also runs without GPUs if a job asks for it.
 _OF_GPUS = ("gpus", "torch", "isolation", "graphics")
 _REST = re.compile(r" of .*| from .*|[;:].*")
 
@@ -61,7 +61,7 @@ def body(checks: Sequence[Check]) -> Iterator[Table | str]:
 
 
 def _nodes(nodes: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Iterator[Table | str]:
-    """Yield a row a node, and once what is the same on all of them."""
+    """Yield a table with one row per node, and a line with results equal on all nodes."""
     differs = []
     same = []
     for name, cells in columns.items():

@@ -1,4 +1,4 @@
-"""Run jobs: dispatch, look, stop, bring home."""
+"""The tasks train.*: dispatch jobs, follow and stop runs, fetch and compare their results."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def dispatch(
     positional=["run"],
     help={
         "run": HELP["run"],
-        "file": "Another cluster than that of the run, by its file.",
+        "file": "The file of another cluster than the one of the run.",
         "set_": (
             "Set one value of the job file, PATH=VALUE, or of the cluster file, "
             "cluster.PATH=VALUE; repeatable."
@@ -102,7 +102,7 @@ def dispatch(
     },
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
-    """Run again what did not succeed, from its last checkpoints; skip what succeeded: a new run."""
+    """Begin a new run of the tasks that did not succeed, from their last checkpoints."""
     found = lazy.runs.find_run(run or None, call.here)
     ready = lazy.resume.ready(
         found,
@@ -163,15 +163,15 @@ def status(call: Call, run: str = "") -> Report:
     positional=["run"],
     help={
         **HELP,
-        "task": "Only what this task prints.",
-        "all": "Everything from the beginning, also what was shown here before.",
-        "follow": "With --no-follow: only what has been printed so far.",
+        "task": "Only show the output of this task.",
+        "all": "Show everything from the beginning, also what was shown here before.",
+        "follow": "With --no-follow: only show what has been printed so far.",
     },
 )
 def logs(
     call: Call, run: str = "", task: str = "", all: bool = False, follow: bool = True
 ) -> Report:
-    """Follow a run from where this machine stopped; Ctrl-C only stops looking."""
+    """Follow a run's logs from where this machine stopped; Ctrl-C does not stop the run."""
     only = task or None
     screen = screen_for(call, only=only)
     directory = find(call, run)
@@ -185,8 +185,8 @@ def logs(
 def stop(call: Call, run: str = "") -> Report:
     """Stop a run, and wait until it has ended; if several are active, RUN says which.
 
-    With -f, a run that was dispatched elsewhere is stopped by its whole name, as cluster.status
-    shows it.
+    With -f, a run that another machine dispatched to that cluster is stopped as well; it needs its
+    whole name, as cluster.status shows it.
     """
     user = lazy.runs.stop_elsewhere(run, call.file, call.progress, here=call.here, dry=call.dry)
     if user is None:
@@ -199,7 +199,7 @@ def stop(call: Call, run: str = "") -> Report:
 
 @task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
-    """Bring home outputs that are not here yet."""
+    """Fetch a run's outputs that are not here yet."""
     directory = find(call, run)
     now = lazy.runs.fetch(directory, call.here, checkpoints=checkpoints, screen=screen_for(call))
     name = now.run.name
@@ -207,7 +207,7 @@ def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
 
     directories = []
     for kind in ("outputs", "checkpoints"):
-        # Names with a dot are Trainyard's: what is in flight, and the number of a checkpoint.
+        # Names with a dot are Trainyard's: unfinished downloads, and numbers of checkpoints.
         for path in sorted(now.run.path.glob(f"{kind}/[!.]*")):
             directories.append(str(path))
 
@@ -217,7 +217,7 @@ def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     elif not lines:
         lines = [f"run {name} has left nothing yet"]
 
-    # A failed run is no error of this command, but unfetched outputs are.
+    # A failed run is no failure of this command, but outputs that were not fetched are.
     has_failed = state.ended and state.exit != 0
     return Report(
         {"run": name, "directories": directories}, lines, error=None if has_failed else now.error
@@ -230,7 +230,7 @@ def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     help={**HELP, "all": "Write one page over all runs instead: results/index.html."},
 )
 def report(call: Call, run: str = "", all: bool = False) -> Report:
-    """Write a run's report again: one HTML page that needs nothing else."""
+    """Write a run's report again: one self-contained HTML page."""
     if all and run:
         raise RequestError(
             f"--all is a page over all runs, and {run} is one of them",
@@ -246,10 +246,10 @@ def report(call: Call, run: str = "", all: bool = False) -> Report:
 @task(
     "file",
     positional=["run"],
-    help={**HELP, "browser": "With --no-browser: only keep the page fresh."},
+    help={**HELP, "browser": "With --no-browser: only keep the page up to date."},
 )
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
-    """Keep a run's report fresh, and open in a browser, until it ends; Ctrl-C stops watching."""
+    """Keep a run's report up to date, and open it in a browser; Ctrl-C does not stop the run."""
     from trainyard.console.run_screen import ReportScreen
 
     directory = find(call, run)
@@ -271,12 +271,12 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     help={
         "runs": "Run names, beginnings of them, or names of jobs (their newest runs), two or more.",
         "tag": (
-            "Compare by this scalar; repeatable (default: the three that most likely matter most)."
+            "Compare by this scalar; repeatable (default: the three that probably matter most)."
         ),
     },
 )
 def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = None) -> Report:
-    """Compare runs: curves on one page; how they ended and where job files differ as a table."""
+    """Compare runs: curves on one page, and tables of results and differences of job files."""
     comparison = lazy.runs.compare(runs or [], call.here, tags=tag or [])
     names = []
     rows = []
@@ -311,13 +311,13 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
         "cfg_class": "The JobCfg class, where the file has several.",
         "workflow": "Isaac Lab's script that trains (default: that of the file's generation).",
         "rl_library": (
-            "The library that the script of all libraries is told: rl_games, rsl_rl, skrl, sb3."
+            "The library, for a script that serves several: rl_games, rsl_rl, skrl, sb3."
         ),
         "stopper": "A stopper class of the file.",
         "progress_reporter": "A progress reporter class of the file.",
         "num_samples": "Trainings in all, repeats counted, as Isaac Lab counts.",
         "repeat_run_count": "Repeats of each configuration.",
-        "num_workers_per_node": "Trainings that share a node; 1: each has all of one.",
+        "num_workers_per_node": "Trainings that share a node; 1: each gets a whole node.",
         "metric": "The scalar to tune for.",
         "mode": "max or min.",
         "python": "What runs Isaac Lab's scripts in the image.",
@@ -339,7 +339,10 @@ def import_(  # noqa: PLR0913 (the command's flags)
     mode: str = "max",
     python: str = "/workspace/isaaclab/isaaclab.sh -p",
 ) -> Report:
-    """Write what Isaac Lab's Ray scripts run as a job, or as cluster files. Overwrites nothing."""
+    """Write a job, or cluster files, from files or command lines of Isaac Lab's Ray scripts.
+
+    Overwrites nothing.
+    """
     options = lazy.importing.Options(
         cfg_class=cfg_class,
         workflow=workflow,
@@ -359,7 +362,7 @@ def import_(  # noqa: PLR0913 (the command's flags)
 
 
 def listed(runs: Sequence[RunStatus], here: Here) -> Report:
-    """Show one row a run."""
+    """Return the report of train.list, with one row for each run."""
     if not runs:
         home = paths.shown(here.results)
         next = f"trainyard train.dispatch {paths.example_job(here.directory)}"
@@ -390,14 +393,14 @@ def listed(runs: Sequence[RunStatus], here: Here) -> Report:
 
 
 def stopped(call: Call, found: RunDirectory) -> Report:
-    """Stop a run, unless it has ended, and say which of the two it was."""
+    """Stop a run, and return the report; it says so if the run had already ended."""
     from trainyard.dispatch.follow import Screen
 
     if call.dry:
         return call.skipped(f"run {found.name}")
 
     had_ended = lazy.runs.has_ended(found)
-    # It is not about what the run printed.
+    # Only notes are shown: the user does not ask for the run's output.
     now = lazy.runs.stop(found, call.here, screen=Screen(note=_remark))
     state = now.state
     line = f"run {now.run.name} {state.state}"
@@ -418,7 +421,10 @@ def dispatched(
     skip_smoke: bool,
     only: str | None = None,
 ) -> RunStatus | None:
-    """Say what is sent and dispatch it; None with --dry. `only` is as in PrintedScreen."""
+    """Print what is sent, dispatch it and show its output; with --dry only print, return None.
+
+    `only` is the one task whose output is shown, "" for none.
+    """
     from trainyard.dispatch.plan import described
 
     note("\n".join(described(prepared)))
@@ -428,7 +434,7 @@ def dispatched(
         note("nothing was sent (--dry)")
         return None
 
-    # The run is followed to its end, even if the reader of stdout leaves.
+    # The run is followed to its end even if the reader of stdout ends (`| head`).
     stream = Outlived(_stream(call))
     now, _ = lazy.runs.dispatch(
         cluster,
@@ -445,7 +451,7 @@ def dispatched(
 
 
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
-    """Return the run; messages about its cluster mean the file that was recorded with it."""
+    """Return the run; commands in messages then get `-f` with the cluster file of its record."""
     find = lazy.runs.run_to_stop if to_stop else lazy.runs.find_run
     directory: RunDirectory = find(run or None, call.here, call.file)
     command_hints.remember("train", {"file": str(directory.cluster_file)})
@@ -457,7 +463,7 @@ def screen_for(call: Call, *, only: str | None = None) -> PrintedScreen:
 
 
 def _stream(call: Call) -> TextIO:
-    """Return the stream that shows a run: stdout, unless that is for a document."""
+    """Return the stream for a run's output: stdout, or stderr with --json."""
     return sys.stderr if call.json else sys.stdout
 
 
@@ -466,11 +472,11 @@ def _remark(text: str) -> None:
 
 
 def ended(now: RunStatus) -> Report:
-    """Show how a run that was followed ended, or that it is still active."""
+    """Return the report of a run that was followed: how it ended, or that it is still active."""
     run = now.run
     state = now.state
     if now.error and not state.ended:
-        # It is unknown whether the run is active; the error says what to do.
+        # Whether the run is active is unknown; the error says what to do.
         return Report(now.document(), error=now.error)
     if not state.ended:
         notes = [f"run {run.name} is still active"]
@@ -491,7 +497,7 @@ def ended(now: RunStatus) -> Report:
 
 
 def with_next(error: TrainyardError | None, next: str) -> TrainyardError | None:
-    """Return an error with the next command, unless it says itself what to do."""
+    """Add the next command to an error as its hint, unless it has one; return the error."""
     if error and next and error.hint is None:
         error.hint = f"See: {next}"
     return error
@@ -507,17 +513,20 @@ def _final(final: Final | None) -> str:
 
 
 def _next(now: RunStatus) -> str:
-    """Return the next command: the report of a run that succeeded, else its logs."""
+    """Return the next command: to see the report of a run that succeeded, else the logs."""
     if now.state.ended and now.state.exit == 0:
         return f"trainyard train.watch {now.run.name}"
     return f"trainyard train.logs {now.run.name}"
 
 
 def tasks_table(state: RunState, *, now: float) -> list[Table]:
-    """Return a table with a row a task, of many tasks the bad ones; [] without tasks."""
+    """Return a table with one row per task; above _ROWS tasks, only those that did not succeed.
+
+    [] if no task is left.
+    """
     tasks = list(state.tasks.values())
     if len(tasks) > _ROWS:
-        # Thousands of good rows would hide the bad ones.
+        # Thousands of tasks that succeeded would hide the others.
         tasks = [task for task in tasks if task.state != "succeeded"][:_ROWS]
     if not tasks:
         return []
@@ -526,7 +535,7 @@ def tasks_table(state: RunState, *, now: float) -> list[Table]:
 
 
 def _row(state: RunState, task: Task, *, now: float) -> list[object]:
-    # The attempts together: the cost of the task.
+    # The sum over all attempts, which is what the task cost.
     seconds = None
     for attempt in task.attempts:
         took = state.seconds_of(attempt, now=now)
@@ -554,7 +563,7 @@ def last_lines(state: RunState, *, most: int = _TAILS) -> Iterator[str]:
         if tail:
             yield f"last lines of {failure.name} ({reason}):"
         else:
-            # It printed nothing, or so many failed that their last lines are only in the logs.
+            # The task printed nothing, or so many failed that last lines are only in the logs.
             yield f"{failure.name} failed: {reason}"
         for line in tail:
             text = lazy.run_screen.plain(line.encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""Search for a job's best configuration: dispatch, look, stop, resume."""
+"""The tasks tune.*: dispatch sweeps, show, stop and resume them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def dispatch(
         backend=call.backend,
         sweep=True,
     )
-    # The output of a hundred trainings is in their logs.
+    # `only=""`: the output of a hundred trainings is not shown; it is in their logs.
     now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
     if now is None:
         return None
@@ -71,11 +71,11 @@ def dispatch(
     help={
         **_FLAGS,
         "run": train.HELP["run"],
-        "file": "Another cluster than that of the run, by its file.",
+        "file": "The file of another cluster than the one of the run.",
     },
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
-    """Continue a sweep that was stopped, killed or lost, as a new run; each trial counts once."""
+    """Continue a sweep that was stopped, killed or lost, as a new run; its trials still count."""
     found = lazy.runs.find_run(run or None, call.here)
     ready = lazy.sweeps.ready_again(
         found,
@@ -112,7 +112,7 @@ def stop(call: Call, run: str = "") -> Report:
 
 
 def shown(now: RunStatus) -> Report:
-    """Show the best configurations so far, why others failed, and the state of the sweep."""
+    """Return the report of a sweep: its best configurations, failed trials, and its state."""
     from trainyard.results.sweep import Sweep
 
     state = now.state
@@ -137,7 +137,7 @@ def shown(now: RunStatus) -> Report:
     elif state.exit == 0:
         next = "tune.report"
     elif sweep.end and state.state == "failed":
-        # A sweep that came to its end and failed would fail again.
+        # The sweep itself came to its end and failed: resumed, it would fail again.
         next = "train.logs"
     else:
         next = "tune.resume"
@@ -145,7 +145,7 @@ def shown(now: RunStatus) -> Report:
 
 
 def ended(now: RunStatus) -> Report:
-    """Show how a sweep that was followed ended, or that it is still active."""
+    """Return the report of a sweep that was followed: how it ended, or that it is still active."""
     if now.state.ended and now.state.exit != 0:
         train.with_next(now.error, shown(now).next)
     report = train.ended(now)
@@ -153,13 +153,13 @@ def ended(now: RunStatus) -> Report:
         return replace(report, next=f"trainyard tune.status {now.run.name}")
     sweep = shown(now)
     if now.state.exit == 0:
-        # Its report was written a moment ago.
+        # Not tune.report: following the sweep has just written its report.
         return replace(report, body=sweep.body, next=f"trainyard tune.status {now.run.name}")
     return replace(report, body=sweep.body, next=sweep.next)
 
 
 def _trials(sweep: Sweep) -> Iterator[str | Table]:
-    """Show the best trials, and why others failed."""
+    """Yield a table of the best trials, and lines about failed ones."""
     ranked = sweep.ranked()
     if ranked:
         best = ranked[:_BEST]

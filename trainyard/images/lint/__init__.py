@@ -1,4 +1,4 @@
-"""Prove that an image can be run by a cluster: it is run here, once, and asked about itself."""
+"""Check that a cluster can run an image: run a probe in it once, and judge the answers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec.image import ImageFile, LintSection
 
-# The expectations of an image that others built: which KubeRay runs it is not known.
+# The image.yaml of an image without one. Its KubeRay is unknown, so wget is not required.
 OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
 
 @dataclass(frozen=True)
 class LintReport:
-    """The findings of all checks; `cached` if the same image was asked the same before."""
+    """The findings of all checks; `cached`: the image's answers are from an earlier run."""
 
     reference: str
     findings: tuple[Finding, ...]
@@ -39,7 +39,7 @@ class LintReport:
         return tuple(finding for finding in self.findings if not finding.ok)
 
     def document(self) -> dict[str, Any]:
-        """Return the report as `image.lint --json` prints it."""
+        """Return the document for `image.lint --json`."""
         return {
             "reference": self.reference,
             "ok": not self.failed,
@@ -50,7 +50,7 @@ class LintReport:
 
     @property
     def error(self) -> LintError | None:
-        """Return what is wrong, None if every check is ok."""
+        """Return the error with all failed checks, None if every check is ok."""
         if not self.failed:
             return None
         number = f"{len(self.failed)} of {len(self.findings)} checks failed"
@@ -69,14 +69,14 @@ def check(
     *,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> LintReport:
-    """Look at an image of the engine in every way; `image` says what is expected beyond that.
+    """Run all checks of an image on the engine; `image` has further expectations (image.yaml).
 
-    Raises PrerequisiteError when the engine does not have it.
+    Raises PrerequisiteError if the engine does not have the image.
     """
     began = time.monotonic()
     named = checks.reference(reference)
     if not named.ok:
-        # No engine takes such a name: there is nothing to ask.
+        # No engine accepts such a name: the other checks are impossible.
         return LintReport(reference, (named,), time.monotonic() - began)
 
     facts = docker_images.inspect(engine, reference)
@@ -91,7 +91,7 @@ def check(
 
     file = image.file if image else OTHERS
     questions = questions_of(file.lint)
-    # An image id names its content, so what it answered to the same questions holds still.
+    # The same image id is the same content, so its answers to the same questions can be cached.
     key = hashlib.sha256(json.dumps([facts.id, script(), *questions]).encode()).hexdigest()[:32]
     cache = paths.cache_home(engine.environ) / "lint" / f"{key}.json"
     kept = read_cache(cache)
@@ -103,14 +103,14 @@ def check(
     findings = checks.judge(Inspection(file, facts, history, probed))
     report = LintReport(reference, (named, *findings), time.monotonic() - began, kept is not None)
     if not report.failed:
-        # Only what is fine is kept: a busy machine may have been the reason for what is not.
+        # Failures are not cached: a busy machine may have caused them.
         write_cache(cache, probed)
 
     return report
 
 
 def read_cache(path: Path) -> Probed | None:
-    """Return what was kept; what is lost or damaged is found out again."""
+    """Return the cached answers; None if there are none, or if the file is damaged."""
     try:
         return Probed(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The checks of an image: its start, its Ray, what image.yaml asks, its size, its history."""
+"""The checks of an image: start, Ray, expectations of image.yaml, size, secrets in its history."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from trainyard.versions import RAY
 MAX_SIZE = 40 * GIB
 # Meant for other machines, an image is no worse: it is the look at it that cannot be had here.
 _OTHER_MACHINE = (
-    "Meant for other machines, it can be pushed without being run here: trainyard image.push "
-    "--skip-lint. Install QEMU "
-    "(qemu-user-static, binfmt) to run it here all the same, or build it for this machine: leave "
+    "If it is for other machines, push it without this check: trainyard image.push --skip-lint. "
+    "To run it here, install QEMU (qemu-user-static, binfmt). To build it for this machine, leave "
     "out --platform."
 )
 _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PATH"
@@ -29,7 +28,7 @@ _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PA
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `skipped`: the finding of another check made it impossible."""
+    """The result of one check. `skipped`: it was impossible because another check failed."""
 
     check: str
     ok: bool
@@ -39,18 +38,18 @@ class Finding:
 
 
 class Wrong(NamedTuple):
-    """A problem of an image, and what helps."""
+    """The problem that a check found, and a hint."""
 
     detail: str
     hint: str
 
 
-# A detail of what is well, or the problem.
+# The result of a check's function: a detail if the check passes, else the problem.
 Verdict = str | Wrong
 
 
 def reference(text: str) -> Finding:
-    """Look at the name by which registries will know the image."""
+    """Check that registries accept the image's name."""
     try:
         check_image(text)
     except ValueError:
@@ -63,7 +62,10 @@ def reference(text: str) -> Finding:
 
 
 def judge(inspection: Inspection) -> tuple[Finding, ...]:
-    """Return the findings of all checks that apply; consequences of one cause are not tested."""
+    """Return the findings of all checks that apply.
+
+    Checks that would fail only because of another failure are skipped.
+    """
     runs_nothing = _runs_nothing(inspection)
     causes = {"": None, "shell": runs_nothing, "ray": runs_nothing or _no_jobs(inspection)}
     findings = []
@@ -89,7 +91,7 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
 
 
 def _runs_nothing(inspection: Inspection) -> Finding | None:
-    """Return why the image ran no probe: another platform, its entry point, or no shell."""
+    """Return the finding why the probe did not run (platform, entry point or shell), else None."""
     probed = inspection.probed
     words = " ".join(inspection.image.entrypoint or ())
     if probed.facts:
@@ -113,7 +115,10 @@ def _swallows(words: str, said: str) -> Wrong:
 
 
 def _no_jobs(inspection: Inspection) -> Finding | None:
-    """Return why Ray's Python runs no jobs; other checks of Ray would only repeat that."""
+    """Return the finding why Ray's Python cannot run jobs, None if it can.
+
+    All checks that need Ray depend on this one.
+    """
     probed = inspection.probed
     user = inspection.user
     lint = inspection.lint
@@ -249,7 +254,10 @@ def _ray(inspection: Inspection) -> Verdict:
 
 
 def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Verdict]:
-    """Return the check of one kind that image.yaml asks for: modules, files, programs, commands."""
+    """Return the check of one kind of question in image.yaml: modules, files, programs, commands.
+
+    `missing` completes the message for a question that got no answer.
+    """
 
     def problem(inspection: Inspection, question: str) -> str:
         name = question.removeprefix(f"{kind}:")
@@ -277,7 +285,7 @@ def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspect
 
 
 def _search_paths(inspection: Inspection) -> Verdict:
-    """Look for directories such as those that NVIDIA's runtime fills."""
+    """Check that PATH and LD_LIBRARY_PATH have directories, such as those of NVIDIA's runtime."""
     lint = inspection.lint
     environ = inspection.image.env
     expected = [("PATH", path) for path in lint.path_contains]
@@ -324,7 +332,7 @@ def _size(inspection: Inspection) -> Verdict:
 
 
 def _history(inspection: Inspection) -> Verdict:
-    """Look for secrets in environment variables, labels, and the commands that made the layers."""
+    """Check for secrets in variables, labels, commands that made the layers, and named files."""
     image = inspection.image
     steps = inspection.history
     places = {
@@ -336,7 +344,7 @@ def _history(inspection: Inspection) -> Verdict:
 
     for step in steps:
         for secret in secrets.secrets_in_command(step.instruction):
-            # A secret that a variable or label still shows is in the history too, where it was set.
+            # A variable or label with a secret appears in the history as well: it is listed once.
             places.setdefault(secret, f"{secret} in `{secrets.masked(step.instruction)}`")
 
     files = [
@@ -350,8 +358,9 @@ def _history(inspection: Inspection) -> Verdict:
     return Wrong(f"shows secrets: {', '.join(places.values())}", hint)
 
 
-# Name, what it needs (a shell that runs in the image, a Ray that runs jobs), how it is judged, and
-# the keys of image.yaml that ask for it, if it is not one for all; in printed order.
+# In printed order: the name of a check; what it needs ("shell": a shell runs in the image, "ray":
+# Ray's Python runs jobs, ""); its function; and the keys of image.yaml of which one must be set, ()
+# for a check of all images.
 CHECKS: tuple[tuple[str, str, Callable[[Inspection], Verdict], tuple[str, ...]], ...] = (
     ("platform", "shell", lambda inspection: inspection.image.platform, ()),
     ("entrypoint", "shell", _entrypoint, ()),

@@ -1,4 +1,4 @@
-"""Ask an image about itself: one run of probe.sh in a container, through its entry point."""
+"""Run probe.sh once in a container of an image, through its entry point, and read the answers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MARK = "trainyard: "
 _CANNOT_RUN = re.compile(
     r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error'
 )
-# No line of a program is worth more than this.
+# Longer lines of a program's output are cut, in characters.
 _LONGEST = 300
 
 
 @dataclass(frozen=True)
 class Probed:
-    """The answers of an image: facts by their questions; none if it did not run the probe.
+    """The answers of the probe, by question; empty if the image did not run the probe.
 
-    `refusal` says why it did not; `swallowed` is what its entry point printed instead of running
-    the given command.
+    `refusal` says why it did not. `swallowed` is the last line of an entry point that did not run
+    the given command; the answers are then from a run without the entry point.
     """
 
     facts: Mapping[str, str]
@@ -43,7 +43,7 @@ class Probed:
         return self.facts.get(key, "")
 
     def failure(self, key: str) -> str:
-        """Return why a command failed: its last error or line. "" if it ended well."""
+        """Return why a command failed: its last line, else its exit code; "" if it succeeded."""
         code, _, output = self.text(key).partition(" ")
         if code == "0":
             return ""
@@ -52,7 +52,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class Inspection:
-    """One image: the engine's facts, its own answers, and what its image.yaml expects."""
+    """All that is known of one image: the engine's facts, the probe's answers, and image.yaml."""
 
     file: ImageFile
     image: ImageFacts
@@ -65,7 +65,7 @@ class Inspection:
 
     @property
     def user(self) -> str:
-        """Return what the image runs as, in words."""
+        """Return the user and uid as which the image runs, for messages."""
         return (
             f"{self.probed.text('user') or self.image.user or '?'} (uid "
             f"{self.probed.text('uid') or '?'})"
@@ -73,7 +73,7 @@ class Inspection:
 
 
 def questions_of(lint: LintSection) -> tuple[str, ...]:
-    """Return what an image file asks, in the words of probe.sh."""
+    """Return the questions of an image.yaml, KIND:VALUE, as probe.sh takes them."""
     return (
         *([f"python:{lint.python}"] if lint.python else []),
         *(f"path:{path}" for path in lint.must_have),
@@ -90,10 +90,10 @@ def script() -> str:
 
 
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
-    """Run the probe through the image's entry point; where that swallows it, without.
+    """Run the probe through the image's entry point; if that does not run it, without it.
 
-    Raises NotReadyError when it does not end in time, OutsideError when it is killed or cannot be
-    run at all.
+    Raises NotReadyError if the probe takes longer than SECONDS, OutsideError if it ends early or
+    the engine cannot run a container.
     """
     probed = _run(engine, image, questions)
     if probed.facts or not image.entrypoint:
@@ -136,7 +136,7 @@ def _run(
 
 
 def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
-    """Return what probe.sh printed, answers by questions; other lines are the entry point's."""
+    """Return the answers in the probe's output, by question; other lines are ignored."""
     facts: dict[str, str] = {}
     for line in output.splitlines():
         if line.startswith(_MARK):
@@ -147,7 +147,7 @@ def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
 
 
 def _last_line(output: str) -> str:
-    """Return the last line of a program, but not one that repeats the probe's own words."""
+    """Return the last line of output that does not quote the probe's own command."""
     lines = [line for line in output.splitlines() if line.strip() and NAME not in line]
     return _shown(lines[-1] if lines else "it printed nothing of its own")
 

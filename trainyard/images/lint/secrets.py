@@ -1,6 +1,6 @@
-"""Likely secrets in variables, labels, and commands that made a layer, as `docker history` shows.
+"""Find likely secrets in variables, labels, and the commands of layers (`docker history`).
 
-Named are the place and the kind, never the secret. Files in the layers are not read.
+Results name the place and the kind, never the secret. Files in the layers are not read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainyard.spec.secrets import (
     without_secrets,
 )
 
-# Docker and BuildKit put these around an instruction.
+# Text that Docker and BuildKit add around an instruction.
 _NOISE = re.compile(r"^/bin/sh -c #\(nop\)\s+|\s*# buildkit$")
 _FLAG = re.compile(
     r"(?i)(-u\s+\S+:|--?[a-z-]*(?:token|passw|secret|key|user)[a-z-]*[ =]+)[^\s;&|]+"
@@ -27,7 +27,7 @@ _SETTING = re.compile(r"""(?<![\w$])([A-Za-z_][A-Za-z0-9_-]*)=("[^"]*"|'[^']*'|[
 
 
 def secrets_in_environment(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield "NAME" or "NAME (kind)" for each variable, or label, that holds a secret."""
+    """Yield "NAME" or "NAME (kind)" for each variable or label whose value is likely a secret."""
     for name, value in environ.items():
         if SECRET_NAME.search(name) and is_literal(value):
             yield name
@@ -36,7 +36,7 @@ def secrets_in_environment(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def secrets_in_command(command: str) -> Iterator[str]:
-    """Yield what secrets stand in a command that made a layer, build arguments too."""
+    """Yield names or kinds of likely secrets in a layer's command, also in build arguments."""
     for name, value in _SETTING.findall(command):
         if SECRET_NAME.search(name.replace("-", "_")) and is_literal(value.strip("\"'")):
             yield name.lstrip("-")
@@ -45,8 +45,8 @@ def secrets_in_command(command: str) -> Iterator[str]:
 
 
 def masked(command: str) -> str:
-    """Return a command that made a layer as it can be shown, without possible secrets."""
-    # The text behind the head of a private key is the key.
+    """Return the command of a layer without likely secrets, shortened, for messages."""
+    # Everything after the header of a private key is dropped.
     text, private_key, _ = _NOISE.sub("", command).partition("-----BEGIN ")
     text = _SETTING.sub(
         lambda found: f"{found[1]}={HIDDEN}" if is_likely_name(found[1]) else found[0], text
