@@ -1,4 +1,4 @@
-"""A run's events: checked, and taken from its stream into results/ once each, in order."""
+"""A run's events: each is checked, and recorded in results/ once, in the order of the stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainyard.results.store import ResultsError, RunDirectory
 Event = Mapping[str, Any]
 _NONE = type(None)
 
-# The types of each field in JSON, whichever event it is in; other fields are not used yet.
+# The JSON types that each field may have, in any event; fields that are not listed are unchecked.
 _TYPES: dict[str, tuple[type, ...]] = {
     name: types
     for types, names in (
@@ -34,7 +34,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     )
     for name in names.split()
 }
-# No date is above 1e11, and no wait has so many seconds; sizes may be larger.
+# The limits of numbers that are sizes. All other numbers must be below 1e11, as every date in Unix
+# seconds and every duration is.
 _MOST = {"bytes": 1e16, "archive_bytes": 1e16, "max_rss": 1e16, "memory": 1e16}
 # Fields that are lists in one kind of event, and may be something else in others.
 _LISTS = {"metric": ("values",), "trial-started": ("tasks",), "trial-ended": ("values",)}
@@ -82,17 +83,20 @@ class Output:
 class Journal:
     """The recorded part of a run's stream.
 
-    Events go to events.jsonl, output to logs/, a sweep's study to study.journal. All are written at
-    once and in the stream's order, so that after a crash the last event tells where to continue:
-    `segment` is the file of the stream to read again from its beginning. Only one process records a
-    run; another one has `recording` False, sees the same and writes nothing. A reader (`may_record`
-    False) makes no file.
+    Events go to events.jsonl, output to logs/, a sweep's study to study.journal. Each line is
+    written at once and in the stream's order, so that after a crash the last event tells where to
+    continue: `segment` is the number of the stream's file that must be read again from its
+    beginning.
+
+    Only one process records a run. In all others `recording` is False: they see the same events,
+    and write nothing. With `may_record` False the process does not try to record, and makes no
+    file.
     """
 
     def __init__(self, run: RunDirectory, *, may_record: bool = True) -> None:
         self._run = run
         self._lock: int | None = None
-        # The reason why nothing can be recorded; events are shown all the same.
+        # The reason why nothing can be recorded; callers show events all the same.
         self.problem: ResultsError | None = None
 
         if may_record and not store.read_only.get():
@@ -106,16 +110,17 @@ class Journal:
 
         self.recording = self._lock is not None and self.problem is None
         self.segment = 0
-        # The size of each log here.
+        # The size of each log on this machine.
         self._sizes: dict[Path, int] = {}
         self._next = 0
         for event in recorded(run):
             self._count(event)
 
     def apply(self, line: bytes) -> Output | Event | None:
-        """Record one line of the stream; return what is new, or None if it was known.
+        """Record one line of the stream; return its event or new output, None if it was known.
 
-        Raises OutsideError when a line between is missing, or it is no event.
+        Lines of a sweep's study are recorded, but return None. Raises OutsideError if a line before
+        this one is missing, or if this line is no event.
         """
         hint = "Does the cluster's address lead to the cluster that the run is on?"
         event = _parse(line, where=f"the stream of run {self._run.name}", hint=hint)
@@ -148,7 +153,7 @@ class Journal:
     def end_for(
         self, error: str, *, state: str, exit_code: int, seconds: float, hint: str | None
     ) -> Event:
-        """Record the end of a run whose runner died before it could; return the event."""
+        """Record the end of a run whose runner died before it could do so; return the event."""
         event = {
             "seq": self._next,
             "time": round(time.time(), 4),
@@ -170,10 +175,11 @@ class Journal:
             os.close(self._lock)
 
     def _append(self, path: Path, *, at: int, text: bytes) -> bytes:
-        """Write the new part of a text that begins at an offset of a file; return that part.
+        """Append the part of a text that a file lacks, and return that part.
 
-        Logs do not stay open: a run may have 10,000 tasks at once, and what was written outlives a
-        killed process. Raises OutsideError when bytes between are missing.
+        The text begins at the file's offset `at`. The file is closed each time, because a run may
+        have 10,000 tasks at once, and a killed process must not lose what it wrote. Raises
+        OutsideError if the file lacks bytes before `at`.
         """
         if path not in self._sizes:
             if path.is_file():
@@ -219,14 +225,14 @@ def recorded(run: RunDirectory) -> Iterator[dict[str, Any]]:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Remove a last line without its end: its writer was killed in the middle."""
+    """Remove a last line without a line end, in which its writer was killed."""
     if path.exists():
         with path.open("r+b") as file:
             file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
 
 
 def _parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
-    """Return an event. Raises OutsideError for a line that is none."""
+    """Return the event in a line. Raises OutsideError if its fields are not those of an event."""
     try:
         event: dict[str, Any] = json.loads(line)
         if not isinstance(event, dict):
@@ -245,7 +251,7 @@ def _parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
             raise ValueError(f"values is {repr(event['values'])[:80]}")
         if event.get("state", "failed") not in ("succeeded", "failed", "stopped"):
             raise ValueError(f"state is {event['state'][:80]!r}")
-    # AttributeError: no object; RecursionError: 10,000 lists inside each other
+    # AttributeError: `output` is no object; RecursionError: 10,000 lists inside each other
     except (ValueError, AttributeError, RecursionError) as error:
         raise OutsideError(
             f"not an event of Trainyard's runner: {error}", where=where, hint=hint
@@ -275,16 +281,16 @@ def _is_point(value: object) -> bool:
 
 
 def _is_whole(number: object) -> bool:
-    """Say whether a value is a whole number that a float can hold; JSON has larger ones."""
+    """Say whether a value is a whole number that fits into a float: JSON may have larger ones."""
     return type(number) is int and abs(number) <= sys.float_info.max
 
 
 def _is_sound(value: object, *, below: float = 1e11) -> bool:
     if isinstance(value, str):
-        # Bytes that are no UTF-8 travel as halves of surrogate pairs; the other halves encode
-        # nothing.
+        # Bytes that are no UTF-8 travel as the surrogates U+DC80 to U+DCFF. Any other surrogate
+        # raises a ValueError here.
         value.encode("utf-8", "surrogateescape")
     if isinstance(value, list):
         return all(isinstance(item, str) and _is_sound(item) for item in value)
-    # NaN is in no interval.
+    # NaN compares as False, so it is rejected, too.
     return not isinstance(value, (int, float)) or -1e9 < value < below

@@ -18,7 +18,7 @@ PAGE = "index.html"
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """One run: its record, its state in a word, and the best value of a sweep."""
+    """A row of the page: a run with its record, its events' state, and its state in one word."""
 
     run: RunDirectory
     record: Mapping[str, Any]
@@ -40,7 +40,7 @@ class OverviewRow:
 
     @property
     def best(self) -> float | None:
-        """Return the value of a sweep's best trial; None for other runs, and without a best one."""
+        """Return the value of a sweep's best trial; None without one, and for other runs."""
         if self.state.sweep and self.state.sweep.best:
             return self.state.sweep.best.value
         return None

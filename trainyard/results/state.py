@@ -1,4 +1,4 @@
-"""The state of a run: its events, folded into tasks and attempts."""
+"""The state of a run, its tasks and their attempts, as the run's events tell it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep
 
 State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
-# A task of a resumed run may have succeeded before.
+# A task of a resumed run is skipped if it succeeded in the run that is resumed.
 TaskState = State | Literal["skipped"]
 ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
-# The outcomes of attempts in the report, which has a look for each.
+# The outcomes of attempts in the report, which draws each in another way.
 KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
 _NOTES_KEPT = 50
 _CHECK = ("name", "node", "ok", "skipped", "detail", "seconds", "hint")
@@ -43,9 +43,9 @@ class Attempt:
     cpu_seconds: float | None = None
     memory: int | None = None  # bytes, at its peak
     checkpoints: int = 0
-    checkpoint_at: float | None = None  # when the last of them was saved
-    continues: int | None = None  # the attempt whose checkpoint it began from
-    files: AttemptFiles | None = None  # None: its node has not reported them
+    checkpoint_at: float | None = None  # when the last checkpoint was saved
+    continues: int | None = None  # the attempt from whose checkpoint this one began
+    files: AttemptFiles | None = None  # None: the node has not reported them
 
     @property
     def kind(self) -> str:
@@ -64,9 +64,9 @@ class Task:
     state: TaskState = "waiting"
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: Mapping[str, Any] | None = None
-    ended_because: str | None = None  # where that is not the reason of its last attempt
-    # The archives of its outputs on the cluster: the events "outputs" since the last whole one (of
-    # each attempt).
+    ended_because: str | None = None  # if not for the reason of the last attempt
+    # The events "outputs", each about an archive of the task's outputs on the cluster. A whole
+    # archive replaces all earlier ones, or with outputs_each_attempt those of the same attempt.
     archives: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
@@ -89,7 +89,7 @@ class Task:
 
     @property
     def reason(self) -> str | None:
-        """Return why the task has ended, if known; a task that no node began "never ran"."""
+        """Return why the task has ended, if known; "never ran: ..." if no node began it."""
         reason = self.ended_because or self.last.reason
         if self.state == "skipped":
             return reason
@@ -117,7 +117,7 @@ class Task:
 
 
 class RunState:
-    """The one reader of events: live while a run is followed, or from events.jsonl later."""
+    """The state of a run, updated by `apply` with each event, live or from events.jsonl."""
 
     def __init__(
         self,
@@ -129,10 +129,10 @@ class RunState:
         tune: Mapping[str, Any] | None = None,
         resumes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Begin before the first event.
+        """Begin with the state before the first event.
 
-        `tune` is that section of its job file, `resumes` the entry of run.json about the run that
-        this one resumes.
+        `tune` is the section `tune` of the job file. `resumes` is the entry of run.json about the
+        run that this one resumes.
         """
         self.run = run
         self.cluster = cluster
@@ -140,11 +140,11 @@ class RunState:
         self.tasks = {name: Task(name) for name in tasks}
         self.state: State = "waiting"
         self.started: float | None = None
-        self.last_contact: float | None = None  # the time of its newest event
+        self.last_contact: float | None = None  # the time of the newest event
         self.seconds: float | None = None
         self.node_id: str | None = None
-        # The directory, on storage that outlives the head, with its checkpoints; None: they are on
-        # the head's disk.
+        # The directory with the run's checkpoints, on storage that outlives the head; None: the
+        # checkpoints are on the head's disk.
         self.checkpoints_at: str | None = None
         self.exit: int | None = None
         self.error: str | None = None
@@ -172,9 +172,10 @@ class RunState:
 
     @property
     def waiting(self) -> Mapping[str, Any] | None:
-        """Return what tasks wait for, as of the last event since anything started.
+        """Return the event that says what tasks wait for; None if no task waits.
 
-        Without waiting tasks: what the Ray tasks and actors of running tasks wait for.
+        The event is stale, and dropped, once a task has started. Without waiting tasks, this is the
+        event about what the Ray tasks and actors of running tasks wait for.
         """
         if self.ended:
             return None
@@ -184,13 +185,13 @@ class RunState:
 
     @property
     def kept_free(self) -> Room:
-        """Return the room that is left free now for what tasks start through Ray."""
+        """Return the room that is kept free now for actors and Ray tasks that tasks start."""
         if self.ended:
             return NO_ROOM
         return self._kept_free
 
     def apply(self, event: Mapping[str, Any]) -> None:
-        """Take in one event; unknown kinds change nothing."""
+        """Update the state by one event; unknown kinds change only `last_contact`."""
         self.last_contact = event.get("time", self.last_contact)
         match event["event"]:
             case "run-started":
@@ -216,7 +217,7 @@ class RunState:
                 self._ended(event)
 
     def _apply_waiting(self, event: Mapping[str, Any]) -> None:
-        """Take in what tasks wait for, or the room that is left free for them."""
+        """Remember what tasks wait for, or the room that is kept free for what they start."""
         match event["event"]:
             case "waiting":
                 self._waiting = event
@@ -289,9 +290,9 @@ class RunState:
     def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
         """Return what `--json` prints.
 
-        `unsure` is why newer events may be missing: the cluster is silent.
+        `unsure` says why newer events may be missing, such as a cluster that does not answer.
         """
-        # Without an answer of the cluster, the run is known until its newest event.
+        # Without an answer of the cluster, the run's duration is known up to its newest event only.
         if unsure is not None and self.last_contact is not None:
             now = self.last_contact
 
@@ -379,8 +380,8 @@ class RunState:
             self.sweep.apply(event)
 
         end = (self.started or event["time"]) + event["seconds"]
-        # Tasks of a run whose runner is gone were not stopped: they are lost with it, or never
-        # began.
+        # Tasks of a run whose runner is gone were not stopped: they were lost with the runner, or
+        # never began.
         lost = event["state"] == "failed" and event.get("by") == "operator"
         for task in self.tasks.values():
             attempt = task.last
