@@ -88,7 +88,7 @@ def test_of_a_task_that_was_lost_nobody_knows_how_much_it_had_left(tmp_path: Pat
     bring(tmp_path, 1)
     lost = ("attempt-ended", {"task": "a", "attempt": 1, "node": "n", "outcome": "lost"})
     (line,) = lines(tmp_path, archived(1), lost)
-    assert line.endswith("none brought home, and what was seen of a before it was lost")
+    assert line.endswith("none brought home, and an unknown number of files of a")
 
 
 def test_files_of_the_last_attempt_or_of_each_kept_one_are_counted(tmp_path: Path) -> None:

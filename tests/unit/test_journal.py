@@ -160,7 +160,7 @@ def test_a_run_is_shown_where_nothing_is_writable_and_the_reason_is_known(
     assert journal.problem
 
     assert journal.problem.lines() == [
-        "what is kept of runs cannot be written: is a directory",
+        "results cannot be written: is a directory",
         f"  at {run.path}",
         ("  -> The run continues. When the directory is writable again: trainyard train.logs RUN"),
     ]
@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_written_any_more_is_an_error_that_names_it(
         list(map(journal.apply, STREAM))
     journal.close()
     assert (caught.value.what, caught.value.where) == (
-        "what is kept of runs cannot be written: is a directory",
+        "results cannot be written: is a directory",
         str(run.path / stolen),
     )
 

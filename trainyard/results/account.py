@@ -23,21 +23,21 @@ def lines(run: RunDirectory, state: RunState) -> Iterator[str]:
 
 
 def extent(run: RunDirectory, state: RunState) -> str:
-    """Return how many files were sent, left out, and brought home; "" before the run's end.
+    """Return how many files were sent, left out, and brought home, in words.
 
-    It is "" also for a run whose record lacks these numbers.
+    Returns "" before the run's end, and for a run whose record lacks these numbers.
     """
     sent = store.described(run).get("sent") or {}
-    # Records of older runs have less about files.
+    # Records that older versions wrote have no count of the files that were left out.
     if not state.ended or "left_out_count" not in sent:
         return ""
     return ", ".join([*_sent(sent), *_brought(run, state.tasks.values())])
 
 
 def not_home(state: RunState) -> Iterator[str]:
-    """Name files that tasks left and did not come home, and outputs that were not there.
+    """Yield a line for each kind of file that was not brought home, or was declared and missing.
 
-    None for a run that has not ended.
+    Yields nothing for a run that has not ended.
     """
     if not state.ended:
         return
@@ -74,7 +74,7 @@ def _brought(run: RunDirectory, tasks: Iterable[Task]) -> Iterator[str]:
     if away:
         yield f"{_extent(away, 'still on the cluster')}: trainyard train.fetch {run.name}"
     if unknown:
-        yield f"and what was seen of {named(unknown)} before it was lost"
+        yield f"and an unknown number of files of {named(unknown)}"
 
 
 def _extent(files: Iterable[AttemptFiles], where: str) -> str:
@@ -92,9 +92,9 @@ def _extent(files: Iterable[AttemptFiles], where: str) -> str:
 def _of_tasks(
     what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]
 ) -> Iterator[str]:
-    """Name the files of the first task that has some, and count the other tasks that have.
+    """Name one kind of files of the first task that has some, and count the other such tasks.
 
-    `which` chooses the kind of files, `what` is its name.
+    `which` chooses the kind among the files of a task's last attempt; `what` is the kind's name.
     """
     of_tasks: list[tuple[str, Named]] = []
     for task in tasks:

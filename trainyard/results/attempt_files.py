@@ -1,4 +1,4 @@
-"""The files that an attempt left, as the event of its end has them."""
+"""The files that an attempt left, as the event of the attempt's end reports them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from trainyard_runner.wire.events import AttemptEnded
 
 @dataclass(frozen=True)
 class Named:
-    """Some files: how many, the first by name (or their directory), and how many are not named."""
+    """Some files: their count, the first names (of files or directories), and how many have none.
+
+    `more` is the number of files that `names` does not cover.
+    """
 
     count: int = 0
     names: tuple[str, ...] = ()
@@ -19,7 +22,7 @@ class Named:
 
     @classmethod
     def of(cls, recorded: object) -> Named:
-        """Return the files of an event; none for anything that is no such record."""
+        """Return the files that an event has recorded; an empty record for anything else."""
         if not isinstance(recorded, Mapping) or not isinstance(recorded.get("names"), list):
             return cls()
         names = tuple(name for name in recorded["names"] if isinstance(name, str))
@@ -28,10 +31,11 @@ class Named:
 
 @dataclass(frozen=True)
 class AttemptFiles:
-    """The outputs of an attempt that the cluster's head has, their bytes, and other files.
+    """The outputs of an attempt that the cluster's head received, and other files of the attempt.
 
-    `not_brought` is below its outputs, each with the reason; `absent` are declared outputs that
-    were not there; `undeclared` are files that it wrote or changed elsewhere.
+    `files` and `bytes` count the received outputs. `not_brought` are outputs that stayed behind,
+    each with the reason. `absent` are declared outputs that the attempt did not write. `undeclared`
+    are files that the attempt wrote or changed outside its outputs.
     """
 
     files: int = 0

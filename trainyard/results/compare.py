@@ -1,4 +1,4 @@
-"""A comparison of runs: how they ended, where their curves lead, how their job files differ."""
+"""A comparison of runs: how they ended, the last values of their curves, how their files differ."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Final = dict[str, Any]
 
 @dataclass(frozen=True)
 class Compared:
-    """One run."""
+    """A run in a comparison, with its final values by scalar."""
 
     state: RunState
     finals: Mapping[str, Final]
@@ -37,9 +37,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs, the scalars that are compared, and the differing values by name.
+    """All runs, the scalars that are compared, and the settings that differ between runs.
 
-    The values of a name are in the order of runs.
+    `differences` has, by the name of a setting, its values in the order of runs.
     """
 
     runs: tuple[Compared, ...]
@@ -62,7 +62,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = ()) -> Comparison:
-    """Compare runs by `tags`, else by the most telling scalars; write the page into `home`."""
+    """Compare runs by the scalars `tags`, else the most telling; write the page into `home`."""
     most = max(10, _MOST_SERIES // len(runs))
     loaded = [_loaded(run, most=most) for run in runs]
     left_out = sum(run.left_out for run in loaded)
@@ -122,7 +122,7 @@ def _finals(series: Sequence[Series], tags: Sequence[str]) -> dict[str, Final]:
 
 
 def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
-    """Return a run's origin, and every single value of its job file by its dotted path."""
+    """Return a run's cluster, image and revision, and its job file's values by dotted path."""
     revision = str((record.get("git") or {}).get("revision") or "")[:12]
     origin = {
         "cluster": record["cluster"],
@@ -133,7 +133,7 @@ def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
 
 
 def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield single values by path; a list of single values is one value."""
+    """Yield the dotted path and text of every single value; a list of these is one value."""
     if isinstance(value, dict):
         for key, inner in value.items():
             inner_path = key
@@ -150,7 +150,7 @@ def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _differences(values_of_runs: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return the values of each name that differs between runs, in their order; "" for none."""
+    """Return each name whose values differ, with a value for each run in order, or ""."""
     rows: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys(itertools.chain(*values_of_runs)):
         row = tuple(values.get(name, "") for values in values_of_runs)

@@ -22,11 +22,11 @@ _MOST_SERIES = 150
 _MOST_TAGS = 40
 _POINTS_OF_ONE = 400
 _POINTS_OF_ALL = 200_000
-_LARGEST_DRAWN = 1e150  # its square is a number too
+_LARGEST_DRAWN = 1e150  # the page's script squares numbers, and the square must be finite
 
 _NO_METRICS: Mapping[str, Curve] = {}
 
-# Scalars that a reader most likely wants first, the best first.
+# Names of scalars that a reader most likely wants to see, the most wanted first.
 _PREFERRED = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -41,7 +41,10 @@ _PREFERRED = [
 
 @dataclass(frozen=True)
 class JobFile:
-    """A job file as resolved, and each task's values of its matrix."""
+    """A job file as resolved, and the parameters by which its tasks differ.
+
+    `keys` are the keys of the matrix. `parameters` has each task's values of them, by task.
+    """
 
     content: Mapping[str, Any]
     keys: tuple[str, ...]
@@ -54,7 +57,7 @@ class JobFile:
 
     @property
     def step(self) -> str | None:
-        """Return the job's name for the steps of that scalar in a CSV or in JSON lines."""
+        """Return the column or key that has the steps of `metric` in a CSV or in JSON lines."""
         return self._watched("step")
 
     def _watched(self, key: str) -> str | None:
@@ -84,7 +87,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Curves:
-    """The curves of a page, its tags (`telling`: the best first), and how many are left out."""
+    """The curves of a page, and how many are left out.
+
+    `tags` are the scalars by name; `telling` are the same, the most wanted first.
+    """
 
     series: Sequence[Series]
     tags: Sequence[str]
@@ -99,9 +105,9 @@ class Curves:
         return None
 
     def finals(self) -> dict[str, float]:
-        """Return the last value of the curve that is shown first, by task.
+        """Return each task's last value of the scalar that is shown first.
 
-        The first directory of a task counts.
+        If several directories of a task have that scalar, the first one counts.
         """
         tag = self.shown_first
         finals = {}
@@ -113,9 +119,10 @@ class Curves:
     def drawing(self, keys: Sequence[str], *, averaged: Sequence[str] = ()) -> dict[str, Any]:
         """Return the data that the page's script draws.
 
-        A series has the values of the `keys`, and by tag number three numbers: where in `lists` its
-        steps, its values and its seconds since `began` are; curves of one task mostly share their
-        steps. `averaged` are the keys over which the page shows means at first.
+        Each series has the values of `keys`. For each tag's number it has three indices into
+        `lists`: of its steps, its values and its seconds since `began`. Equal lists are there once,
+        because curves of one task mostly share their steps. `averaged` are the keys over which the
+        page shows means at first.
         """
         drawn: list[Curve] = []
         for one in self.series:
@@ -156,7 +163,8 @@ class Curves:
 def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
     """Read a run's job file; a missing or broken one is empty.
 
-    A job without a matrix has one key, the task itself. The run is a parameter too, and no key.
+    A job without a matrix gets one key, `task`, with the task's name. Every task also has the
+    parameter `run`, which is not among the keys.
     """
     try:
         content = compose(run.job_file.read_text(encoding="utf-8"), origin="job.yaml").value
@@ -167,7 +175,7 @@ def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
         content = {}
         matrix = {}
 
-    # In the order of the run's tasks (spec/expand.py).
+    # The product has the order of the run's tasks (spec/expand.py).
     combinations = list(itertools.product(*matrix.values()))
     if not matrix or len(combinations) != len(tasks):
         matrix = {"task": []}
@@ -188,9 +196,9 @@ def read(
 ) -> tuple[list[Series], int]:
     """Read the curves of a run's tasks, in the order of tasks; also return how many are left out.
 
-    From many tasks, evenly spread ones are read: the first ones would have one value of the
-    matrix's first key. `metrics` are curves of the job's metric that came with the run's events, by
-    task.
+    If there are too many tasks, evenly spread ones are read, because the first ones would all have
+    the same value of the matrix's first key. `metrics` are curves of the job's metric from the
+    run's events, by task.
     """
     known = [task for task in job.parameters if task in metrics or run.outputs(task).is_dir()]
     count = min(len(known), most)
@@ -225,7 +233,7 @@ def collect(event: Metric, metrics: dict[str, Curve]) -> None:
 
 
 def chosen(series: Sequence[Series], left_out: int, *, first: str | None = None) -> Curves:
-    """Return the series with the most common scalars, up to a bound; `first` is shown first."""
+    """Return the series with their _MOST_TAGS most common scalars; `first` is shown first."""
     known: Counter[str] = Counter()
     for one in series:
         known.update(list(one.curves))
@@ -252,5 +260,5 @@ def _columns(curve: Curve, most: int, began: float) -> list[tuple[float, ...]]:
 
 
 def _drawable(number: float) -> float:
-    """Return a number, or the nearest that the page's script can compute with."""
+    """Return a number, or the nearest number with which the page's script can compute."""
     return max(-_LARGEST_DRAWN, min(number, _LARGEST_DRAWN))

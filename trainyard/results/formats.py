@@ -43,14 +43,14 @@ def size(count: float | None) -> str:
 def number(value: float | None) -> str:
     if value is None:
         return "–"
-    # Beyond this, digits tell nothing: 1e308 has 309 of them.
+    # A larger number gets an exponent: 1e308 has 309 digits.
     if 10_000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:,.4g}"
 
 
 def scalar(value: str | bool | float) -> str:
-    """Return a parameter's value in short: booleans as YAML writes them."""
+    """Return a parameter's value as short text; booleans as YAML writes them."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -59,7 +59,7 @@ def scalar(value: str | bool | float) -> str:
 
 
 def utc(moment: float, *, readable: bool = False) -> str:
-    """Return a moment as ISO 8601, or for readers; the page's script shows their own time zone."""
+    """Return a moment in UTC, as ISO 8601 or readable; a page's script shows it in local time."""
     if readable:
         form = "%Y-%m-%d %H:%M:%S UTC"
     else:
@@ -68,7 +68,7 @@ def utc(moment: float, *, readable: bool = False) -> str:
 
 
 def natural(name: str) -> list[str]:
-    """Return a sort key that orders names with their numbers as numbers."""
+    """Return a sort key by which numbers in names count as numbers: a2 comes before a10."""
     parts = []
     for part in re.split(r"([0-9]+)", name):
         if part.isdigit():

@@ -7,25 +7,25 @@ from pathlib import Path
 
 from trainyard import versions
 
-# PED-ANOVA compares the best tenth of the complete trials.
+# PED-ANOVA looks at the best tenth of the complete trials, which must be one trial at least.
 _FEWEST = 10
 
 
 def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
     """Return (parameter, share) pairs, the largest first, and a remark on their source.
 
-    Without pairs, the remark is the reason. The evaluator is Optuna's default, PED-ANOVA: it needs
-    no scikit-learn, and knows conditional parameters.
+    Without pairs, the remark says why there are none. The evaluator is PED-ANOVA, Optuna's default:
+    it needs no scikit-learn, and knows conditional parameters.
     """
     if not journal.is_file():
-        remark = f"It is worked out from {journal.name}, which did not come back from the cluster."
+        remark = f"This needs {journal.name}, which did not come back from the cluster."
         return [], remark
 
     try:
         import optuna
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
-        return [], f"Optuna works it out, and is not installed here: {versions.installing('tune')}"
+        return [], f"This needs Optuna, which is not installed here: {versions.installing('tune')}"
 
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
     try:
@@ -33,12 +33,12 @@ def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
         study = optuna.load_study(study_name=name, storage=storage)
         count = len(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
         if count < _FEWEST:
-            return [], f"It takes {_FEWEST} complete trials; so far there are {count}."
+            return [], f"This needs {_FEWEST} complete trials; so far there are {count}."
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             shares = optuna.importance.get_param_importances(study)
-    # Lines that are no journal of Optuna raise any error of its replay; the rest of the page is
-    # good.
+    # Optuna may raise any error for lines that are no journal of its own. The page must be written
+    # all the same.
     except Exception as error:
         return [], f"Optuna cannot read {journal.name}: {error!r}"
 

@@ -1,4 +1,4 @@
-"""A run's events: checked, and taken from its stream into results/ once each, in order."""
+"""A run's events: each is checked, and recorded in results/ once, in the order of the stream."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ class Output:
 class Journal:
     """The recorded part of a run's stream.
 
-    Events go to events.jsonl, output to logs/, a sweep's study to study.journal. All are written at
-    once and in the stream's order, so that after a crash the last event tells where to continue:
-    `segment` is the file of the stream to read again from its beginning. Only one process records a
-    run; another one has `recording` False, sees the same and writes nothing. A reader (`may_record`
-    False) makes no file.
+    Events go to events.jsonl, output to logs/, a sweep's study to study.journal. Each line is
+    written at once and in the stream's order, so that after a crash the last event tells where to
+    continue: `segment` is the number of the stream's file that must be read again from its
+    beginning.
+
+    Only one process records a run. In all others `recording` is False: they see the same events,
+    and write nothing. With `may_record` False the process does not try to record, and makes no
+    file.
     """
 
     def __init__(self, run: RunDirectory, *, may_record: bool = True) -> None:
         self._run = run
         self._lock: int | None = None
-        # The reason why nothing can be recorded; events are shown all the same.
+        # The reason why nothing can be recorded; callers show events all the same.
         self.problem: ResultsError | None = None
 
         if may_record and not store.read_only.get():
@@ -55,16 +58,17 @@ class Journal:
 
         self.recording = self._lock is not None and self.problem is None
         self.segment = 0
-        # The size of each log here.
+        # The size of each log on this machine.
         self._sizes: dict[Path, int] = {}
         self._next = 0
         for event in recorded(run):
             self._count(event)
 
     def apply(self, line: bytes) -> Output | Event | None:
-        """Record one line of the stream; return what is new, or None if it was known.
+        """Record one line of the stream; return its event or new output, None if it was known.
 
-        Raises OutsideError when a line between is missing, or it is no event.
+        Lines of a sweep's study are recorded, but return None. Raises OutsideError if a line before
+        this one is missing, or if this line is no event.
         """
         hint = "Does the cluster's address lead to the cluster that the run is on?"
         event = _parse(line, where=f"the stream of run {self._run.name}", hint=hint)
@@ -117,10 +121,11 @@ class Journal:
             os.close(self._lock)
 
     def _append(self, path: Path, *, at: int, text: bytes) -> bytes:
-        """Write the new part of a text that begins at an offset of a file; return that part.
+        """Append the part of a text that a file lacks, and return that part.
 
-        Logs do not stay open: a run may have 10,000 tasks at once, and what was written outlives a
-        killed process. Raises OutsideError when bytes between are missing.
+        The text begins at the file's offset `at`. The file is closed each time, because a run may
+        have 10,000 tasks at once, and a killed process must not lose what it wrote. Raises
+        OutsideError if the file lacks bytes before `at`.
         """
         if path not in self._sizes:
             if path.is_file():
@@ -166,7 +171,7 @@ def recorded(run: RunDirectory) -> Iterator[Event]:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Remove a last line without its end: its writer was killed in the middle."""
+    """Remove a last line without a line end, in which its writer was killed."""
     if path.exists():
         with path.open("r+b") as file:
             file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))

@@ -18,7 +18,7 @@ PAGE = "index.html"
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """One run: its record, its state in a word, and the best value of a sweep."""
+    """A row of the page: a run with its record, its events' state, and its state in one word."""
 
     run: RunDirectory
     record: Mapping[str, Any]

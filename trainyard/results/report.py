@@ -1,4 +1,4 @@
-"""Pages of one file, such as results/RUN/report.html; they open offline, with large media apart."""
+"""Pages such as results/RUN/report.html: one file that opens offline, large media next to it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from trainyard.wording import clean
 
 _PAGE = Path(__file__).with_name("page")
 _SCRIPTS = ("page.js", "chart.js", "curves.js", "sweep.js", "logs.js", "live.js")
-# Files as resolved are shown whole; one of 10,000 tasks would make the page unusable.
+# The most characters of a resolved file: one with 10,000 tasks would make the page unusable.
 _LONGEST_FILE = 200_000
-# In the order of the report.
+# The order in which the report lists the states.
 _TASK_STATES: tuple[TaskState, ...] = (
     "succeeded",
     "skipped",
@@ -58,7 +58,7 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
 
 
 def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
-    """Write a page, whole or not at all; its policy allows Trainyard's own scripts alone."""
+    """Write a page, whole or not at all; its policy (CSP) allows only Trainyard's own scripts."""
     script = "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     media = "img-src 'self' data:; media-src 'self'"
@@ -71,7 +71,7 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
         ),
     }
     page = _environment().get_template(template).stream({**values, **ours})
-    # Another command may write the same page.
+    # The pid is in the name because another command may write the same page at the same time.
     part = path.with_name(f".{os.getpid()}.html")
     with store.written(path):
         with part.open("wb") as file:
@@ -148,9 +148,9 @@ def _drawing(
     averaged: Sequence[str],
     seen_first: int | None,
 ) -> dict[str, Any]:
-    """Return the data that the page draws; for a resumed run also when it began.
+    """Return the data that the page draws; for a resumed run also when the run began.
 
-    The curves of a resumed run hold the values of the run before.
+    The curves of a resumed run also have the values of the run that it resumes.
     """
     drawing = gathered.drawing(job.keys, averaged=averaged)
     resumed = None
@@ -160,7 +160,7 @@ def _drawing(
 
 
 def _figures(state: RunState) -> list[tuple[str, str]]:
-    """Return the numbers that are read first, each with its caption."""
+    """Return the numbers at the top of the page, each with its caption."""
     seconds = state.seconds
     if seconds is None:
         seconds = 0.0
@@ -169,7 +169,7 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
     figures = [(formats.duration(seconds), "duration" if state.ended else "so far")]
 
     if state.sweep:
-        # A pruned trial's tasks are stopped, which is no trouble.
+        # Trials are counted, not tasks: a pruned trial's tasks are stopped, which is no failure.
         figures += _counts("trial", state.sweep.counts())
     else:
         figures += _counts("task", {word: state.counts[word] for word in _TASK_STATES})
@@ -192,7 +192,7 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
 
 
 def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return how many there are in each state; `succeeded` is listed even without any."""
+    """Return the number in each state and its caption; only `succeeded` is listed with 0."""
     figures = []
     for state, count in counts.items():
         if count or state == "succeeded":
@@ -202,7 +202,7 @@ def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def _command(record: Mapping[str, Any]) -> str:
-    """Return the command that dispatched the run, as a shell takes it again."""
+    """Return the command that dispatched the run, quoted for a shell; "" if it is not recorded."""
     program, *words = map(str, record.get("command") or ("",))
     if program:
         return shlex.join([Path(program).name, *words])
@@ -210,7 +210,7 @@ def _command(record: Mapping[str, Any]) -> str:
 
 
 def _facts(record: Mapping[str, Any], state: RunState, *, files: str) -> list[tuple[str, str]]:
-    """Return the origin of a run, by run.json; unrecorded facts are left out."""
+    """Return the facts about a run from run.json; facts that were not recorded are left out."""
     simulated = ", GPUs simulated" if record.get("simulated_gpus") else ""
     cluster = record["cluster"]
     if cluster and record.get("backend"):

@@ -21,7 +21,8 @@ Point = tuple[float, float, float]
 # Tag, step, value, seconds since 1970.
 Scalar = tuple[str, float, float, float]
 
-# Names of steps: by hand, by Lightning, Stable-Baselines3, Ray Tune, CleanRL, RSL-RL.
+# Names that steps have in hand-written logs and in those of Lightning, Stable-Baselines3, Ray Tune,
+# CleanRL and RSL-RL.
 _STEPS = (
     "step",
     "global_step",
@@ -53,10 +54,10 @@ class Curve:
     _last: Point = (-math.inf, math.nan, 0.0)
 
     def add(self, step: float, value: float, time: float = 0.0) -> None:
-        """Add one more point.
+        """Add a point.
 
-        A step that does not grow means that a later attempt began there: its points replace the
-        earlier ones from that step.
+        A step that is not above the last one means that a later attempt began at that step. Points
+        of the earlier attempt from that step on are removed.
         """
         if step <= self._last[0]:
             keep = bisect_left(self.steps, step)
@@ -93,11 +94,13 @@ def read_directory(
 ) -> dict[str, dict[str, Curve]]:
     """Return the curves below a directory, by subdirectory ("" for its top) and tag.
 
-    Files of one subdirectory continue each other, in the order of their beginnings, as those of a
-    resumed training do; with `by_attempt` also those of the same subdirectory below attempt-1/,
-    attempt-2/ and so on. A table (read_table; `step` names its steps) is read where its
-    subdirectory has no event files: loggers that write both write the same. At most `tags` tags of
-    every subdirectory are read.
+    Event files of one subdirectory continue each other, the oldest first, as those of a resumed
+    training do. With `by_attempt`, files in the same subdirectory below attempt-1/, attempt-2/ and
+    so on continue each other, too.
+
+    A table (see read_table; `step` names its steps) is only read if its subdirectory has no event
+    files, because loggers that write both write the same values. At most `tags` tags of every
+    subdirectory are read.
     """
     paths = [directory / name for name in tree.files(str(directory))]
     events = sorted((path for path in paths if ".tfevents." in path.name), key=_begun)
@@ -132,9 +135,9 @@ def read_file(path: Path) -> Iterator[Scalar]:
 def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
     """Yield the finite numbers of each row with its step, in a CSV with a header or in JSON lines.
 
-    The step is named `step`, or as common loggers name it; a file without one, or one of more than
-    64 MiB, is data of another kind and yields nothing. Rows without a `timestamp` count as written
-    when the file was changed last.
+    The step has the name `step`, or one of those that common loggers use. A file without such a
+    name, or of more than 64 MiB, is other data and yields nothing. A row without a `timestamp` gets
+    the time at which the file was changed last.
     """
     status = path.stat()
     if status.st_size > _LARGEST_TABLE:
@@ -149,7 +152,7 @@ def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
         if step is not None:
             names = (step, *_STEPS)
         key: str | None = None
-        # A field of more than 128 KiB is no number.
+        # csv.Error: a field has more than 128 KiB, so it is no number, and reading ends.
         with contextlib.suppress(csv.Error):
             for row in rows:
                 key = key or next((name for name in names if name in row), None)

@@ -1,4 +1,4 @@
-"""The state of a run: its events, folded into tasks and attempts."""
+"""The state of a run, its tasks and their attempts, as the run's events tell it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep
 
 State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
-# A task of a resumed run may have succeeded before.
+# A task of a resumed run is skipped if it succeeded in the run that is resumed.
 TaskState = State | Literal["skipped"]
 ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
-# The outcomes of attempts in the report, which has a look for each.
+# The outcomes of attempts in the report, which draws each in another way.
 KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
 _NOTES_KEPT = 50
 # The fields of events in a document, in order.
@@ -64,9 +64,9 @@ class Attempt:
     cpu_seconds: float | None = None
     memory: int | None = None  # bytes, at its peak
     checkpoints: int = 0
-    checkpoint_at: float | None = None  # when the last of them was saved
-    continues: int | None = None  # the attempt whose checkpoint it began from
-    files: AttemptFiles | None = None  # None: its node has not reported them
+    checkpoint_at: float | None = None  # when the last checkpoint was saved
+    continues: int | None = None  # the attempt from whose checkpoint this one began
+    files: AttemptFiles | None = None  # None: the node has not reported them
 
     @property
     def kind(self) -> str:
@@ -109,7 +109,7 @@ class Task:
 
     @property
     def reason(self) -> str | None:
-        """Return why the task has ended, if known; a task that no node began "never ran"."""
+        """Return why the task has ended, if known; "never ran: ..." if no node began it."""
         reason = self.ended_because or self.last.reason
         if self.state == "skipped":
             return reason
@@ -138,7 +138,7 @@ class Task:
 
 
 class RunState:
-    """The one reader of events: live while a run is followed, or from events.jsonl later."""
+    """The state of a run, updated by `apply` with each event, live or from events.jsonl."""
 
     def __init__(
         self,
@@ -150,10 +150,10 @@ class RunState:
         tune: Mapping[str, Any] | None = None,
         resumes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Begin before the first event.
+        """Begin with the state before the first event.
 
-        `tune` is that section of its job file, `resumes` the entry of run.json about the run that
-        this one resumes.
+        `tune` is the section `tune` of the job file. `resumes` is the entry of run.json about the
+        run that this one resumes.
         """
         self.run = run
         self.cluster = cluster
@@ -161,11 +161,11 @@ class RunState:
         self.tasks = {name: Task(name) for name in tasks}
         self.state: State = "waiting"
         self.started: float | None = None
-        self.last_contact: float | None = None  # the time of its newest event
+        self.last_contact: float | None = None  # the time of the newest event
         self.seconds: float | None = None
         self.node_id: str | None = None
-        # The directory, on storage that outlives the head, with its checkpoints; None: they are on
-        # the head's disk.
+        # The directory with the run's checkpoints, on storage that outlives the head; None: the
+        # checkpoints are on the head's disk.
         self.checkpoints_at: str | None = None
         self.exit: int | None = None
         self.error: str | None = None
@@ -195,7 +195,8 @@ class RunState:
     def waiting(self) -> Waiting | None:
         """Return what tasks wait for, as of the last event since anything started.
 
-        Without waiting tasks: what the Ray tasks and actors of running tasks wait for.
+        The event is stale, and dropped, once a task has started. Without waiting tasks, this is the
+        event about what the Ray tasks and actors of running tasks wait for.
         """
         if self.ended:
             return None
@@ -205,7 +206,7 @@ class RunState:
 
     @property
     def kept_free(self) -> Room:
-        """Return the room that is left free now for what tasks start through Ray."""
+        """Return the room that is kept free now for actors and Ray tasks that tasks start."""
         if self.ended:
             return NO_ROOM
         return self._kept_free
@@ -314,9 +315,9 @@ class RunState:
     def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
         """Return what `--json` prints.
 
-        `unsure` is why newer events may be missing: the cluster is silent.
+        `unsure` says why newer events may be missing, such as a cluster that does not answer.
         """
-        # Without an answer of the cluster, the run is known until its newest event.
+        # Without an answer of the cluster, the run's duration is known up to its newest event only.
         if unsure is not None and self.last_contact is not None:
             now = self.last_contact
 

@@ -1,4 +1,4 @@
-"""results/: one directory for each run, append-only, with all that it takes to repeat the run."""
+"""results/: one directory for each run, append-only, with everything needed to repeat the run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from trainyard.errors import OutsideError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 KNOWN_IN = (
-    "A run is known in the results/ from which it was dispatched: repeat this there, or "
-    "name it: $TRAINYARD_RESULTS."
+    "A run is known in the results/ from which it was dispatched: repeat this there, or set "
+    "$TRAINYARD_RESULTS to that directory."
 )
-# Whether nothing may be written to results/ (--dry): new events are shown and not recorded.
+# True with --dry: nothing may be written to results/, so new events are shown and not recorded.
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
 
 
@@ -37,12 +37,12 @@ class ResultsError(OutsideError):
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Turn an OSError below results/ into a ResultsError; `path` is below the run's."""
+    """Turn an OSError into a ResultsError; `path` is what the block writes below results/."""
     try:
         yield
     except OSError as error:
         raise ResultsError(
-            f"what is kept of runs cannot be written: {(error.strerror or str(error)).lower()}",
+            f"results cannot be written: {(error.strerror or str(error)).lower()}",
             where=str(path),
             hint="The run continues. When the directory is writable again: "
             "trainyard train.logs RUN",
@@ -56,12 +56,14 @@ class RunDirectory:
         self.path = path
         self.name = path.name
         self.events = path / "events.jsonl"  # all events except output, one JSON object a line
-        self.shown = path / ".shown"  # is there once the run was followed here
+        self.shown = path / ".shown"  # exists once the run was followed on this machine
         self.cluster_file = path / "cluster.yaml"
         self.job_file = path / "job.yaml"
         self.report = path / "report.html"
-        self.left_behind = path / "left-behind.json"  # the files that ended with the head, and when
-        self.study = path / "study.journal"  # of a sweep: Optuna's JournalFileBackend reads it
+        self.left_behind = (
+            path / "left-behind.json"
+        )  # checkpoints that were lost with the head, and when
+        self.study = path / "study.journal"  # a sweep's study, for Optuna's JournalFileBackend
 
     def log(self, task: str, attempt: int) -> Path:
         return self.path / "logs" / f"{file_stem(task)}.{attempt}.log"
@@ -90,7 +92,7 @@ def run_name(job: str, *, now: datetime.datetime, entropy: bytes) -> str:
 
 
 def job_of(name: str) -> str:
-    """Return the job that a run's name begins with."""
+    """Return the name of the job, with which a run's name begins."""
     return _WHEN.sub("", name)
 
 
@@ -122,7 +124,7 @@ def _create(run: RunDirectory, record: Mapping[str, Any], *, cluster: str, job: 
 
 
 def keep_study(run: RunDirectory, study: str) -> None:
-    """Begin a run's study with that of the sweep that it continues."""
+    """Begin the study of a resumed sweep with the study of the earlier run; "" writes nothing."""
     if study:
         with written(run.study):
             run.study.write_text(study, encoding="utf-8")
@@ -130,7 +132,7 @@ def keep_study(run: RunDirectory, study: str) -> None:
 
 def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
     """Return every run, or those of a cluster, the newest first."""
-    # A run without its run.json is damaged, and still a run.
+    # A run without its run.json is damaged, but is listed.
     paths = {path.parent for path in (*home.glob("*/run.json"), *home.glob("*/events.jsonl"))}
     dated = []
     for run in map(RunDirectory, paths):
@@ -142,7 +144,7 @@ def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
 
 
 def described(run: RunDirectory) -> dict[str, Any]:
-    """Return a run's record; {} for a damaged one, which must not hide others."""
+    """Return a run's record; {} for a damaged record, so that a list shows the other runs."""
     try:
         return run.record()
     except RequestError:
@@ -155,7 +157,7 @@ def started(record: Mapping[str, Any]) -> float | None:
         moment = datetime.datetime.fromisoformat(str(record.get("started"))).timestamp()
     except (ValueError, OverflowError):
         return None
-    # No run is older, and no calendar has later days.
+    # No run is older than 1970, and datetime has no days after 9999.
     if 0 <= moment < _YEAR_9999:
         return moment
     return None
@@ -164,10 +166,10 @@ def started(record: Mapping[str, Any]) -> float | None:
 def find(
     home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN
 ) -> RunDirectory:
-    """Return the run of a name or unambiguous beginning, or the newest of the job with this name.
+    """Return the run with this name or unambiguous beginning, or the newest run of such a job.
 
-    Without a name, the newest of all runs (of a cluster). `elsewhere` is the hint for a run that is
-    not recorded here.
+    Without a name, return the newest run (of the cluster, if given). `elsewhere` is the hint for a
+    run that is not recorded here.
 
     Raises RequestError with the nearest names.
     """
@@ -210,7 +212,7 @@ def _no_runs(home: Path, cluster: str | None) -> RequestError:
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
-    """Put an arrived checkpoint into its place; an older one moves aside, and its name tells so."""
+    """Move an arrived checkpoint to its place; the former one is renamed to ...older-than-SEQ."""
     directory = run.checkpoint(task)
     if directory.exists():
         directory.rename(directory.with_name(f"{directory.name}.older-than-{seq}"))

@@ -1,4 +1,4 @@
-"""The state of a sweep: the events of its trials, folded; in the shape that `--json` prints."""
+"""The state of a sweep and its trials, as the run's events tell it, and its part of `--json`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
 
 @dataclass
 class Trial:
-    """One configuration: Optuna's number, its parameters, and its tasks, one a repeat."""
+    """One configuration: Optuna's number of it, its parameters, and a task for each repeat."""
 
     number: int
     params: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        """Return how long it was tried; None for a trial of an earlier run, without tasks here."""
+        """Return how long the trial took; None while it runs, and for a trial of an earlier run."""
         if not self.tasks or self.started is None or self.ended is None:
             return None
         return max(0.0, self.ended - self.started)
@@ -53,7 +53,7 @@ class Trial:
 class Sweep:
     """The trials of a run by their number, and how the sweep ended: {reason, samples, best}.
 
-    `tune` is that section of its job file.
+    `tune` is the section `tune` of the job file.
     """
 
     tune: Mapping[str, Any]
@@ -83,7 +83,7 @@ class Sweep:
                         trial.ended = event.time
 
     def ranked(self) -> list[Trial]:
-        """Return the complete trials, the best first; of equal ones the earlier is better."""
+        """Return the complete trials, the best first; the earlier of two equal ones is better."""
         sign = 1 if self.tune["mode"] == "min" else -1
         ranks = []
         for trial in list(self.trials.values()):
@@ -124,7 +124,7 @@ class Sweep:
 
 
 def _number(value: object) -> float | None:
-    """Return a value that a metric can have; Python's JSON may also have NaN and infinity."""
+    """Return a finite number as float; None for anything else: Python's JSON has NaN, too."""
     if isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
         return float(value)
     return None

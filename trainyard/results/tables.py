@@ -1,6 +1,6 @@
 """The report's tables, as its template takes them: tasks, failures, timeline, nodes, logs, media.
 
-All of them are bounded: some rows of each kind are `shown`, and the others counted as `left_out`.
+The tables are bounded: `shown` has the first rows of each kind, and `left_out` counts the others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _VIDEOS = (".mp4", ".webm", ".ogv", ".m4v")
 _MOST_BARS = 1200
 _NARROWEST = 0.35  # percent: about 3 pixels of a wide page
 _TICKS = 6
-# Steps of seconds, minutes and hours in which people count.
+# Distances between marks of a time axis: round numbers of seconds, minutes and hours.
 _TICK_SECONDS = (
     *(0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
     *(60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 86_400.0),
@@ -57,10 +57,10 @@ Row = dict[str, Any]
 
 
 def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str, float]) -> Row:
-    """Return rows of the first tasks and of those that had trouble.
+    """Return rows of the first tasks, and of later ones that failed, were stopped or retried.
 
-    A row has the last value of the task's curve, its values of the matrix, and its attempts if
-    there was more than one.
+    A row has the last value of the task's curve, the task's values of the matrix, and its attempts
+    if there was more than one.
     """
     known = list(state.tasks.values())
     troubled = []
@@ -79,7 +79,7 @@ def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str,
 
 
 def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
-    """Return the final failures, or the attempts after which their task was retried."""
+    """Return the failed attempts that ended their task (`final`), or those that were retried."""
     failed = []
     for task in state.tasks.values():
         for attempt in task.attempts:
@@ -95,7 +95,7 @@ def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
 
 
 def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ...]]]:
-    """Return the names of nodes whose machines are alike, with the facts of these machines."""
+    """Return groups of nodes whose machines are alike: the nodes' names, and the facts."""
     names_by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name in sorted(state.nodes, key=formats.natural):
         names_by_facts.setdefault(tuple(_machine(state.nodes[name])), []).append(name)
@@ -116,9 +116,9 @@ def checks(state: RunState) -> Row:
 
 
 def timeline(state: RunState) -> Row:
-    """Return a run's first attempts as bars in lanes, one a node.
+    """Return a run's first attempts as bars, in a lane for each node.
 
-    Places are in percent of the run's time.
+    Positions and widths are in percent of the run's time.
     """
     attempts = sorted(state.attempts(), key=lambda attempt: attempt.started)
     shown = attempts[:_MOST_BARS]
@@ -135,7 +135,7 @@ def timeline(state: RunState) -> Row:
     for attempt in shown:
         by_node.setdefault(attempt.node or "not placed", []).append(attempt)
 
-    # The head first, then by name, with their numbers as numbers.
+    # The head comes first, then the nodes by name, with numbers in names as numbers.
     nodes = sorted(by_node, key=lambda name: (name != "head", formats.natural(name)))
     lanes = [_lane(node, by_node[node], state, percent) for node in nodes]
     bars: list[Row] = []
@@ -161,9 +161,9 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos: the last ones of each task by name, an equal share of the page.
+    """Return images and videos: the same number for each task, the last ones by name.
 
-    `source` is what the page shows, `link` leads to the file.
+    `source` is what the page shows: a small image's content, or the link. `link` leads to the file.
     """
     kinds = (*_IMAGES, *_VIDEOS)
     names_of: dict[str, list[str]] = {}
@@ -194,7 +194,7 @@ def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
 
 
 def logs(run: RunDirectory, state: RunState) -> Row:
-    """Return the end of each log, those of bad attempts first: an equal share of the room."""
+    """Return the end of each log, of the same length; logs of failed attempts come first."""
     attempts = sorted(
         state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running")
     )
@@ -242,7 +242,7 @@ def _attempt(run: RunDirectory, state: RunState, attempt: Attempt) -> Row:
         "seconds": state.seconds_of(attempt) or 0.0,
         "log": quote(f"logs/{log.name}") if log.exists() else None,
         "restored": attempt.continues is not None,
-        "began": attempt.started if is_running else None,  # the page counts its seconds on
+        "began": attempt.started if is_running else None,  # the page counts seconds from here
         "reason": _reason(attempt),
         "tail": "\n".join(line.rstrip("\r\n") for line in attempt.tail),
     }
@@ -293,7 +293,7 @@ def _lane(
     free_at: list[float] = []
     bars = []
     for attempt in attempts:
-        # Ends are worked out from rounded seconds: neighbours may seem to overlap by a few
+        # Ends come from rounded seconds: an attempt may seem to overlap the one before by a few
         # milliseconds.
         row = 0
         while row < len(free_at) and free_at[row] > attempt.started + 0.02:

@@ -1,4 +1,4 @@
-"""The report's part about a sweep: its best configuration, all trials, and their axes."""
+"""The report's part about a sweep: its best configuration, its trials, and their axes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from trainyard.spec.tune import BY_LOGARITHM, KINDS
 from trainyard.wording import clean
 
 _MOST_TRIALS = 2000
-# Tasks whose learning curves are in the page, those of the best trials first; SEEN_FIRST trials of
-# them are visible at first.
+# The most tasks whose learning curves are in the page, those of the best trials first. Only the
+# curves of SEEN_FIRST trials are visible at first.
 _MOST_CURVES = 120
 SEEN_FIRST = 10
 
@@ -28,9 +28,9 @@ Row = dict[str, Any]
 
 
 def job_file(job: JobFile, sweep: Sweep) -> JobFile:
-    """Return a sweep's job file with each task's trial and repeat.
+    """Return a sweep's job file with each task's trial and repeat as its parameters.
 
-    The best trials come first, then running ones.
+    The SEEN_FIRST best trials come first, then running ones, then the others.
     """
     ranked = sweep.ranked()
     running = [trial for trial in sweep.trials.values() if trial.state == "running"]
@@ -45,14 +45,14 @@ def job_file(job: JobFile, sweep: Sweep) -> JobFile:
 
 
 def drawn(job: JobFile) -> JobFile:
-    """Return the job file with the tasks whose curves are drawn."""
+    """Return the job file with only those tasks whose curves are drawn."""
     return dataclasses.replace(
         job, parameters=dict(itertools.islice(job.parameters.items(), _MOST_CURVES))
     )
 
 
 def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
-    """Return the page's values of a sweep, besides its learning curves."""
+    """Return the page's values for a sweep, without its learning curves."""
     ranked = sweep.ranked()
     best = {trial.number for trial in ranked}
     others = [trial for trial in sweep.trials.values() if trial.number not in best]
@@ -86,7 +86,7 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
 
 
 def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> Row:
-    """Return a parameter's axis: logarithmic where its search was, a list for a choice."""
+    """Return a parameter's axis: labels for choice and grid, else two ends, maybe logarithmic."""
     (kind,) = parameter.keys() & KINDS
     axis: Row = {"key": name, "name": clean(name)}
     if kind not in ("choice", "grid"):
@@ -98,7 +98,7 @@ def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> R
 
 
 def _place(value: Any, axis: Row) -> object:
-    """Return a value's place on its axis: itself, or its index in the list; None if unset."""
+    """Return a value's place on its axis: itself, or the index of its label; None if unset."""
     if value is not None and "labels" in axis:
         return axis["labels"].index(clean(text_of(value)))
     return value

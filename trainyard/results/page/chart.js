@@ -28,7 +28,7 @@ function swatch(index) {
   return svg("svg", {class: "swatch", viewBox: "0 0 22 8", "aria-hidden": "true"}, svg("path", {d: "M0 4H22", ...stroke(index)}));
 }
 
-/* As TensorBoard does it: an exponential mean that is not pulled towards zero at its beginning. */
+/* As in TensorBoard: an exponential mean, corrected so that its beginning is not pulled towards zero. */
 function smooth(values, weight) {
   let mean = 0, known = 0;
   return values.map((value) => {
@@ -38,7 +38,7 @@ function smooth(values, weight) {
   });
 }
 
-/* Where in an ascending list the first number is that is not below the one that is searched. */
+/* The index of the first number of an ascending list that is not below `wanted`; the list's length for none. */
 function position(numbers, wanted) {
   let low = 0, high = numbers.length;
   while (low < high) {
@@ -59,7 +59,7 @@ function between({xs, ys}, x) {
   return ys[at - 1] + (ys[at] - ys[at - 1]) * (x - xs[at - 1]) / (xs[at] - xs[at - 1]);
 }
 
-/* The mean of several curves and their standard deviation, wherever any of them has got to. */
+/* The mean and standard deviation of several curves; at each x, those of the curves that reach x. */
 function averaged(curves, most = 400) {
   const all = [...new Set(curves.flatMap((curve) => curve.xs))].sort((one, other) => one - other);
   const every = Math.ceil(all.length / most);
@@ -118,7 +118,7 @@ function logarithmicTicks(low, high, wanted) {
   return found.filter((value) => value >= low && value <= high);
 }
 
-/* From values to pixels and back; of a logarithmic scale only what is above zero is seen. */
+/* Returns a function from values to pixels, whose `value` leads back. A logarithmic scale shows only values above zero. */
 function scale(lists, {from, to, log = false, padding = 0, isTime = false}) {
   let low = Infinity, high = -Infinity;
   for (const list of lists) for (const value of list) if (!log || value > 0) { if (value < low) low = value; if (value > high) high = value; }
@@ -137,7 +137,7 @@ function scale(lists, {from, to, log = false, padding = 0, isTime = false}) {
   return place;
 }
 
-/* Curves over each other would hide each other: they are drawn as dashes that alternate. Returns their names. */
+/* Equal curves would hide each other, so they get dashes that alternate. Returns the names of each group of equal curves. */
 function tellApart(curves) {
   const same = new Map();
   for (const curve of curves) {
@@ -165,7 +165,7 @@ function drawCurve(curve, x, y) {
   return [svg("path", {class: "band", d: `M${line(edge(1))}L${line(edge(-1).reverse())}Z`, fill: style.stroke}), path];
 }
 
-/* Draw curves ({index, name, xs, ys, spread, count, own}) into an element; what is returned shows values and takes them away. */
+/* Draw curves ({index, name, xs, ys, spread, count, own}) into an element. Returns {point, leave}, which show and hide the values under the pointer. */
 function drawChart(plot, curves, {width, height, across, logX = false, logY = false, small = false}) {
   const axis = AXES[across], margin = small ? {left: 40, right: 6, top: 6, bottom: 18} : MARGIN;
   const bottom = height - margin.bottom, right = width - margin.right;

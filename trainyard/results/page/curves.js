@@ -56,7 +56,7 @@
     if (!curve) return null;
     const [steps, values, times] = curve.map((list) => drawing.lists[list]);
     const xs = {step: () => steps, seconds: () => times.map((time) => time - times[0]), clock: () => times.map((time) => drawing.began + time)}[across.value]();
-    const own = drawing.resumed ? position(times, drawing.resumed.at) : 0;  // points before were another run's
+    const own = drawing.resumed ? position(times, drawing.resumed.at) : 0;  // earlier points are of the run that was resumed
     return {xs, ys: smooth(values, Number(smoothing.value)), own};
   }
 

@@ -1,4 +1,4 @@
-/* What the reader chose survives a reload; a page that train.watch keeps fresh counts seconds on and loads itself again. */
+/* Keeps the reader's choices over a reload. A page of train.watch also updates its durations, and reloads itself. */
 
 (() => {
   const RELOAD_EVERY = 10_000;
@@ -42,7 +42,7 @@
     scrollTo(0, kept.at);
   }
 
-  /* Nobody loses a video that plays, or a text being copied. */
+  /* No reload while a video plays, or while text is selected. */
   function isBusy() {
     return String(getSelection()) !== "" || [...document.querySelectorAll("video")].some((video) => !video.paused);
   }

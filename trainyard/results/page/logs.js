@@ -8,7 +8,7 @@
 
   logs.forEach((log) => list.add(new Option(log.kind === "succeeded" ? log.name : `${log.name} (${log.kind})`, log.link)));
 
-  /* A text with every place marked that is searched. */
+  /* A text with every occurrence of `wanted` marked, at most `most`. */
   function marked(text, wanted, most) {
     const parts = [], plain = text.toLowerCase();
     let from = 0;
@@ -43,7 +43,7 @@
     const wanted = search.value.toLowerCase(), shown = [];
     let count = 0, inLogs = 0;
     for (const log of wanted ? logs : []) {
-      let number = 0;  // of occurrences so far
+      let number = 0;  // occurrences so far
       for (const line of log.text.toLowerCase().includes(wanted) ? log.text.split("\n") : []) {
         const occurrences = line.toLowerCase().split(wanted).length - 1;
         if (occurrences && shown.length < MOST_HITS) shown.push(hit(log, line, wanted, number));

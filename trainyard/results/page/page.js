@@ -16,7 +16,7 @@ for (const button of document.querySelectorAll("button[data-copies]")) {
       await navigator.clipboard.writeText(text.textContent);
       button.textContent = "copied";
     } catch {
-      // A page from a server without TLS has no clipboard: the reader copies what is selected.
+      // A page from a server without TLS has no clipboard: the command is selected, and the reader copies it.
       getSelection().selectAllChildren(text);
     }
   });

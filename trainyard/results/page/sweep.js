@@ -11,10 +11,10 @@
   const axes = [...sweep.axes, {name: sweep.metric, isValue: true}];
   const rows = new Map([...document.querySelectorAll("#trial-table tbody")].map((body) => [Number(body.dataset.trial), body.rows[0]]));
   const known = trials.filter(({value}) => value !== null);
-  const marks = new Map(trials.map(({number}) => [number, []]));  // what is drawn of each trial
+  const marks = new Map(trials.map(({number}) => [number, []]));  // the elements drawn for each trial
   let brushed = {}, width = 0, near;
 
-  /* The best trials are warm and drawn last; by rank, since one diverging trial would make all others alike. */
+  /* The best trials are drawn last, in warm colours. Ranks give the colours: by value, one diverging trial would make all others look alike. */
   const better = (one, other) => (sweep.mode === "min" ? other.value - one.value : one.value - other.value);
   const ranked = [...known].sort(better);
   ranked.forEach((trial, at) => { trial.colour = `color-mix(in oklab, var(--c1) ${Math.round(100 * (at + 1) / ranked.length)}%, var(--c0))`; });
@@ -98,7 +98,7 @@
     line.replaceChildren(...(trial ? [html("b", "", `Trial ${trial.number}`), ` ${trial.state}, ${sweep.metric} ${shown({}, trial.value)}: ${parts.join(", ")}`] : [HINT]));
   }
 
-  /* Keep those that cross every brushed axis within its range. */
+  /* Keep the trials that cross every brushed axis within its range. */
   function filter() {
     const kept = axes.flatMap((axis, at) => (brushed[axis.name] ? [[axis, at, ...brushed[axis.name]]] : []));
     for (const trial of trials) {
