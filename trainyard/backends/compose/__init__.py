@@ -1,4 +1,7 @@
-"""Head and workers as containers of one Docker host, here or over SSH; dashboard on loopback only."""
+"""Head and workers as containers of one Docker host, here or over SSH.
+
+The dashboard listens only on the host's loopback.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,19 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
-# The engine answers before a container's last file is closed; on a busy disk that takes seconds.
+# The engine answers a removal before the container's last file is closed, which may take seconds on
+# a busy disk.
 GONE_SECONDS = 30.0
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> list[Stage]:
-    """Return the steps that make the cluster match its file; which they are, its Docker host knows."""
+    """Return the stage that asks the Docker host which steps make the cluster match its file."""
     ray_nodes.refuse_growing_groups(spec)
     return [Stage("docker-host", "Look at the Docker host", expand=lambda: _up_steps(spec, site))]
 
 
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Stage | Step]:
-    """Return the steps that remove all that carries the cluster's label, whatever its file says."""
+    """Return the steps that remove everything with the cluster's label, then the record."""
     return [
         Stage("docker-host", "Look at the Docker host", expand=lambda: _removals(spec, site)),
         forget_step(site.state, title="Remove the token, and what was written down"),
@@ -91,7 +95,7 @@ def _up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
 
 
 def _removals(spec: ClusterSpec, site: Site) -> list[Step]:
-    """Return the steps after which nothing carries the cluster's label."""
+    """Return the steps that remove containers, networks and volumes with the cluster's label."""
     engine = location.connect(spec, site)
     label = naming.of_cluster(spec.name)
 
@@ -117,7 +121,8 @@ def _removals(spec: ClusterSpec, site: Site) -> list[Step]:
     ]
 
 
-# No documents: what Docker Compose gets is made for each command, and serves nothing else.
+# There are no `documents`: Docker Compose's document is generated for each command, and of no use
+# elsewhere.
 BACKEND = Backend(
     traits=Traits(pushed_image="image.verify", grows=False),
     up_steps=up_steps,

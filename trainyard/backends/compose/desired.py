@@ -1,4 +1,4 @@
-"""From a cluster file to the document that Docker Compose gets; pure."""
+"""From a cluster file to Docker Compose's document; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainyard.spec.units import format_size
 
 GCS_PORT = 6379
 DASHBOARD_PORT = 8265
-# Where Ray's agent of each node answers (ray/_private/ray_constants.py,
+# The port of Ray's agent on each node (ray/_private/ray_constants.py,
 # DEFAULT_DASHBOARD_AGENT_LISTEN_PORT).
 AGENT_PORT = 52365
 TOKEN_VARIABLE = "TRAINYARD_TOKEN"  # noqa: S105 (its name, not its value)
@@ -26,7 +26,7 @@ TOKEN_FILE = "/run/secrets/trainyard-token"  # noqa: S105
 
 
 def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
-    """Return the plan with the settings that only containers have."""
+    """Return the plan with the settings that only this backend has: /dev/shm, outputs, mounts."""
     section = spec.compose
     shm_size, object_store = ray_nodes.shared_memory(plan.memory, section.shm_size)
     mounts = {}
@@ -49,7 +49,10 @@ def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
 
 
 def _unusual(section: ComposeSection) -> dict[str, str]:
-    """Return the settings that are not their defaults: no node differs because a setting is new."""
+    """Return the settings that differ from their defaults.
+
+    Defaults are left out, so that a node made by an older Trainyard, without the key, is no drift.
+    """
     settings = {}
     if section.limits:
         settings["limits"] = "yes"
@@ -68,10 +71,10 @@ def document(
     logging: Mapping[str, Any],
     of_root: Collection[str],
 ) -> str:
-    """Render Docker Compose's document; each node is labelled with its plan, to compare later.
+    """Render Docker Compose's document; each node's label has its plan, to find drift later.
 
-    `logging` is the log driver of the nodes' output, if the file names none; `of_root` are images
-    that run as root.
+    `logging` is the log driver for nodes if the file names none. `of_root` are the images whose
+    user is root.
     """
     security: list[str] = []
     if spec.compose.hardened:
@@ -94,7 +97,11 @@ def document(
 
 
 def ray_start(plan: NodePlan) -> list[str]:
-    """Return the command of a node's container; only the cluster's own network reaches the head."""
+    """Return the command of a node's container.
+
+    The dashboard listens on all addresses of the container, which only the cluster's own network
+    reaches.
+    """
     dashboard = ("0.0.0.0", DASHBOARD_PORT)  # noqa: S104
     arguments = ray_nodes.start_arguments(plan, head="head", gcs_port=GCS_PORT, dashboard=dashboard)
     return [
@@ -110,20 +117,20 @@ def ray_start(plan: NodePlan) -> list[str]:
 def _node(
     spec: ClusterSpec, plan: NodePlan, owner: str, of_root: Collection[str]
 ) -> dict[str, Any]:
-    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
-    # it by default.
+    # A node without GPUs must see none: an image may set NVIDIA_VISIBLE_DEVICES=all, which a host
+    # may grant by default.
     hidden = {}
     if not plan.gpu_ids:
         hidden = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
-    # Users other than root have no capabilities, and cannot gain them; root needs Docker's own to
-    # read others' files.
+    # A user other than root has no capabilities, and with them dropped cannot gain any. Root keeps
+    # Docker's defaults: without them it could not read other users' files.
     dropped = []
     if spec.compose.hardened and plan.others["image"] not in of_root:
         dropped = ["ALL"]
 
-    # The head's name must be known before a worker looks it up, and no worker may be older than
-    # its head.
+    # Workers start after the head: they look its name up, and a worker that is older than its head
+    # would belong to a former one.
     after = ["head"]
     ports = []
     if plan.is_head:
@@ -153,7 +160,7 @@ def _node(
 
 
 def _published(spec: ClusterSpec) -> list[str]:
-    """Return the head's ports on the host's loopback: the dashboard's and Ray Client's."""
+    """Return the head's ports, published on the host's loopback: dashboard and Ray Client."""
     dashboard = f"127.0.0.1:{spec.compose.dashboard_port or ''}:{DASHBOARD_PORT}"
     return [dashboard, f"127.0.0.1::{ray_nodes.client_port(spec.head)}"]
 
@@ -174,14 +181,14 @@ def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
     shm_size, _ = ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)
     # /dev/shm counts as memory of its container.
     limits = {"memory": f"{plan.memory + shm_size}b"}
-    # A head without CPUs for tasks runs Ray itself all the same.
+    # A node with `cpus: 0`, which gets no tasks, still needs CPUs for Ray itself: it has no limit.
     if plan.cpus:
         return {**limits, "cpus": str(plan.cpus)}
     return limits
 
 
 def _health(plan: NodePlan) -> list[str]:
-    """Return a node's check, in bash: a Python every 10 s would cost more than an idle node."""
+    """Return a node's health check in bash: Python every 10 s would cost more than an idle node."""
     port = AGENT_PORT
     path = "/api/local_raylet_healthz"
     if plan.is_head:
@@ -197,13 +204,14 @@ def _health(plan: NodePlan) -> list[str]:
 def _secrets(spec: ClusterSpec) -> dict[str, Any]:
     if spec.auth == "none":
         return {"mounted": [], "sources": {}}
-    # The image's user, whichever it is, must read it; the container has no other user.
+    # The image's user is not known, and must be able to read the token. The container has no other
+    # user.
     mounted = {"source": "token", "target": TOKEN_FILE, "mode": "0444"}
     return {"mounted": [mounted], "sources": {"token": {"environment": TOKEN_VARIABLE}}}
 
 
 def _volumes(spec: ClusterSpec) -> list[dict[str, Any]]:
-    # Otherwise Docker would make a missing directory, owned by root, and a typing error would go
+    # By default Docker makes a missing directory, owned by root, so that a typing error would go
     # unnoticed.
     bind = {"type": "bind", "bind": {"create_host_path": False}}
     mounts = []

@@ -1,4 +1,4 @@
-"""Why nodes do not start, and why Docker refuses, with what to do."""
+"""Why nodes do not start, and why Docker rejects a command, with hints."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 from trainyard.wording import counted
 
-# Docker waits longer and longer before it starts a container again; the first two times may be
-# chance.
+# Docker restarts a container that ends, each time after a longer wait. One or two restarts may be
+# chance; from this many on the node counts as broken.
 RESTARTS = 3
 TAIL_LINES = 12
 _ANOTHER_NAME = "your cluster another name (`name:` in its file)"
 
-# Docker's texts (moby, runc) when a container cannot be made or started.
+# Rules for Docker's texts (moby, runc) about a container that cannot be made or started.
 RULES = (
     Rule(
         r"bind source path does not exist: ?(?P<path>.*)",
@@ -30,7 +30,7 @@ RULES = (
         error=PrerequisiteError,
     ),
     Rule(
-        # No driver for such a request is registered (moby, daemon/devices.go).
+        # Docker says so if no driver for GPUs is registered (moby, daemon/devices.go).
         r"could not select device driver",
         "Docker cannot give a container GPUs there: NVIDIA's container toolkit is missing, or "
         "Docker does not use it",
@@ -71,7 +71,10 @@ RULES = (
 def explained(
     *, image: str, program: str = "ray", error: type[TrainyardError] | None = None
 ) -> Iterator[None]:
-    """Raise Docker's errors with their cause, if a rule knows it; as `error`, or as the rule's."""
+    """Replace an OutsideError of the block by the cause that a rule knows, if one does.
+
+    It is raised as the class `error`, if given, else as the rule's class.
+    """
     try:
         yield
     except OutsideError as refusal:
@@ -82,8 +85,8 @@ def explained(
 
 
 def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
-    """Return why a node ended by itself."""
-    # Docker's own log has what `ray start` printed; why it could not is in the last lines of that.
+    """Return the error for a node that ended by itself, with its last lines."""
+    # Docker's log of the container has the output of `ray start`, which ends with the reason.
     log = docker_containers.tail(engine, container.name, lines=60)
     lines = [line for line in log if line.strip()]
     return OutsideError(
@@ -94,14 +97,14 @@ def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
 
 
 def runs(container: Container) -> bool:
-    """Say whether Docker keeps it running: between two tries a container may be ended."""
+    """Say whether a container runs, or is being restarted and has not failed too often."""
     if container.state == "restarting":
         return container.restarts < RESTARTS
     return container.state == "running"
 
 
 def describe(container: Container) -> str:
-    """Return Docker's state of a container that does not simply run."""
+    """Return Docker's state of a container, in words; "" if it runs and was never restarted."""
     if container.state in ("exited", "restarting"):
         return f"{container.state}, exit code {container.exit_code}"
     if container.state != "running":

@@ -1,4 +1,4 @@
-"""The image of a cluster: which one, how the Docker host gets it, and whether it runs there."""
+"""The image of a cluster: how the Docker host gets it, and whether it runs there."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ from trainyard.steps import YES, Answer, Step, no
 
 # Isaac Sim's image is 20 GB: an hour at 50 Mbit/s.
 PULL_SECONDS = 2 * 3600.0
-# Ray's import reads some thousand files of an image that was just unpacked.
+# `import ray` reads thousands of files of an image that was just unpacked.
 RUN_SECONDS = 180.0
-# Compose gives nodes another entry point than the image's, too.
+# The image's own entry point is replaced, as it is for nodes.
 PROGRAM = ("python",)
 ASK = ("-c", "import ray; print(ray.__version__)")
 Report = Callable[[str], None]
 
 
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
-    """Return the step that pulls the image in the background, and says how far it is."""
+    """Return the step that pulls the image in the background; its detail shows the progress."""
     begun: list[Future[None]] = []
     details = deque(["it is not there"], maxlen=1)
 
     def pull() -> None:
-        # Over a second connection: the step keeps asking through the other one.
+        # The pull needs its own connection: `done` uses the other one at the same time.
         with docker_engine.connect(engine.environ, engine.address) as own:
             _pull(own, image, details.append)
 
     def done() -> Answer:
-        # Read before the engine is asked: the engine then shows the result of an ended pull.
+        # This must come before the engine is asked: if the pull has ended here, the engine's answer
+        # already shows its result.
         ended = [pulling.result() for pulling in begun if pulling.done()]
         if docker_images.inspect(engine, image.reference):
             return YES
@@ -62,7 +63,10 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
 
 
 def verify(spec: ClusterSpec, site: Site, *, report: Report) -> Verified:
-    """Let the Docker host pull the image by its digest, which asks the registry, and run it."""
+    """Let the Docker host pull each image by its digest from the registry, and run it.
+
+    Errors are in the result, not raised.
+    """
     address = spec.compose.docker
     host = address or "here"
     began = time.monotonic()
@@ -89,7 +93,10 @@ def _verified(engine: Engine, image: PinnedImage, report: Report) -> HostResult:
 
 
 def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
-    """Return the image's answer, its Ray version. Raises why it cannot be pulled or run."""
+    """Pull the image and run it once; return its version of Ray, as `ray 2.9.0`.
+
+    Raises an error if it cannot be pulled or run, or has another version.
+    """
     if image.digest is None and not image.remark:
         raise PrerequisiteError(
             f"no registry holds image {image.name}: there is nothing to pull",

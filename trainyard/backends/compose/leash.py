@@ -1,4 +1,4 @@
-"""The leash of a cluster of containers: one more container, which may remove them and itself."""
+"""The leash of a cluster of containers: one more container, which removes the others and itself."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from trainyard.seams.docker.engine import Engine
 
 SOCKET = "/var/run/docker.sock"
 TOKEN_FILE = "/run/trainyard-token"  # noqa: S105 (its path, not its value)
-# The engine's times may have nine digits of a second.
+# The engine's times may have nine digits of a second, which Python 3.10's fromisoformat rejects.
 _TIME = TypeAdapter(datetime)
 
 
 def observe(engine: Engine, cluster: str) -> LeashStatus | None:
-    """Return the leash that the container was made for, and why it does not run, if so."""
+    """Ask the engine for the leash's container; return its settings, and a problem if it has one.
+
+    Returns None without the container.
+    """
     container = docker_containers.container(engine, naming.container(cluster, "leash"))
     if container is None or naming.LEASH not in container.labels:
         return None
@@ -39,10 +42,10 @@ def observe(engine: Engine, cluster: str) -> LeashStatus | None:
 def start(
     engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner: str, token: str | None
 ) -> None:
-    """Start the container, in place of an existing one.
+    """Start the leash's container; an existing one is removed first.
 
-    Its root may use the engine's socket, and so the whole host: nothing of the cluster runs in it,
-    and it listens nowhere.
+    The container runs as root with the engine's socket, which gives it power over the whole host.
+    So no job runs in it, and it listens on no port.
     """
     name = naming.container(cluster, "leash")
     labels = naming.common(cluster, owner)
@@ -65,7 +68,7 @@ def start(
         docker=target,
     )
 
-    # On another host its engine is asked where `docker` has its socket unless told otherwise.
+    # The path of the socket on the engine's host. On another host it is assumed to be the default.
     socket = SOCKET
     if engine.is_here:
         socket = engine.address.removeprefix("unix://")
@@ -90,7 +93,7 @@ def remove(engine: Engine, cluster: str) -> None:
 
 
 def moment(written: str) -> float | None:
-    """Return a time of the engine in Unix seconds."""
+    """Return a time of the engine in Unix seconds; None for ""."""
     if written:
         return _TIME.validate_python(written).timestamp()
     return None

@@ -1,4 +1,4 @@
-"""The Docker host of a cluster, the cluster's owner there, and the connection to it."""
+"""The Docker host of a cluster, the connection to its engine, and the cluster's owner there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from trainyard.spec.cluster import ClusterSpec
 
 
 def write(spec: ClusterSpec, site: Site, engine: Engine) -> None:
-    """Record a cluster's place: its file, $DOCKER_HOST or the host name may change."""
+    """Record a cluster's Docker host and owner, by which later commands find the cluster.
+
+    The cluster file, $DOCKER_HOST or this machine's host name may change until then.
+    """
     record = {"name": spec.name, "docker": engine.address, "owner": owner(site)}
     write_cluster(site.state, site.backend, record)
 
@@ -28,9 +31,9 @@ def read(site: Site) -> dict[str, str] | None:
 
 
 def owner(site: Site) -> str:
-    """Return this user's name as an owner on the Docker host: as recorded on `up`.
+    """Return this user's name as an owner on the Docker host, as recorded on `up`.
 
-    Else $TRAINYARD_OWNER, else this host and where clusters are kept here.
+    Without a record it is $TRAINYARD_OWNER, else this host's name and the state directory.
     """
     record = read(site)
     if record:
@@ -39,10 +42,10 @@ def owner(site: Site) -> str:
 
 
 def connect(spec: ClusterSpec, site: Site) -> Engine:
-    """Connect to the engine that has the cluster, or is to have it.
+    """Connect to the engine of the recorded Docker host, else of the file's.
 
-    Raises PrerequisiteError if it does not answer, RequestError if another user has a cluster of
-    this name there.
+    Raises PrerequisiteError if the engine does not answer, and RequestError if another user has a
+    cluster of this name there.
     """
     record = read(site)
     if record:
@@ -59,7 +62,7 @@ def connect(spec: ClusterSpec, site: Site) -> Engine:
 
 
 def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
-    """Raise RequestError if the cluster is on another Docker host than its file asks for."""
+    """Raise RequestError if the recorded Docker host is not the one that the file names."""
     record = read(site)
     desired = _desired_address(spec, site)
     if record and record["docker"] != desired:
@@ -72,9 +75,9 @@ def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
 
 
 def refuse_taken_volume(spec: ClusterSpec, site: Site, engine: Engine) -> None:
-    """Raise RequestError for another user's volume of the same name: Docker would take it.
+    """Raise RequestError if the outputs volume's name is taken by a volume of another owner.
 
-    Docker itself rejects a container or a network of the same name.
+    Docker would silently use that volume; it rejects only containers and networks of the same name.
     """
     name = naming.outputs(spec.name)
     taken = [volume for volume in docker_containers.volumes(engine) if volume.name == name]
@@ -84,7 +87,7 @@ def refuse_taken_volume(spec: ClusterSpec, site: Site, engine: Engine) -> None:
 def _refuse_foreign(
     spec: ClusterSpec, site: Site, everything: Iterable[Container | Labelled]
 ) -> None:
-    """Raise RequestError for a thing of another cluster: none is taken over or removed."""
+    """Raise RequestError if one of these things is of another cluster or another owner."""
     we = owner(site)
     for thing in everything:
         cluster = thing.labels.get(naming.CLUSTER)
@@ -102,10 +105,10 @@ def _refuse_foreign(
 
 
 def _desired_address(spec: ClusterSpec, site: Site) -> str:
-    """Return the address of the engine that the file asks for, or that `docker` uses here.
+    """Return the engine's address: the file's, else the one that `docker` uses on this machine.
 
-    Raises RequestError for one that only Docker can be reached at: the dashboard is on that host's
-    loopback.
+    Raises RequestError for an engine over TCP: the dashboard is on its host's loopback, which only
+    SSH reaches.
     """
     address = spec.compose.docker or docker_engine.found_address(site.environ)
     if address.startswith(("unix://", "ssh://")):

@@ -1,4 +1,4 @@
-"""A Docker host that holds the nodes of a cluster: its resources, and the nodes' states."""
+"""A Docker host with the nodes of a cluster: its resources, and the nodes' states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trainyard.seams.ssh import connection, forward
 from trainyard.seams.threads import side_by_side
 
 LOOPBACK = "127.0.0.1"
-# The name of a container's output, next to the names of Ray's files.
+# In the logs, the file name of a container's own output.
 CONTAINER = "container"
 
 
@@ -36,8 +36,8 @@ CONTAINER = "container"
 class DockerHost(Machine):
     """A Docker host: a node is a container.
 
-    `images` are those of groups that run another one than the head's `image`. Without an `image`,
-    nodes should run what the nodes of their group run.
+    `image` is the desired image of the head, `images` those of groups with another image. If
+    `image` is None, as for a status, a group's desired image is the one that it runs.
     """
 
     engine: Engine
@@ -56,11 +56,11 @@ class DockerHost(Machine):
 
     @cached_property
     def base_plans(self) -> tuple[NodePlan, ...]:
-        """Return the plan of every node, without image and token."""
+        """Return the plan of every node, without image and token; asks the engine, perhaps GPUs."""
         facts = self.engine.info()
         section = self.spec.compose
         gpu_ids: tuple[str, ...] = ()
-        # nvidia-smi may take seconds: it is asked only where GPUs matter.
+        # nvidia-smi may take seconds, so it is called only if the file asks for GPUs.
         if any(node.gpus for node in self.spec.nodes()):
             gpu_ids = nvidia.gpu_ids(self.engine)
 
@@ -75,7 +75,10 @@ class DockerHost(Machine):
 
     @property
     def plans(self) -> tuple[NodePlan, ...]:
-        """Return the plan of every node, with the cluster's token, which may be made meanwhile."""
+        """Return the plan of every node, with image and token.
+
+        It is not cached, since the token may be made between two calls.
+        """
         token = "none"  # noqa: S105
         if self.token and self.spec.auth == "token":
             token = fingerprint(self.token)
@@ -87,11 +90,11 @@ class DockerHost(Machine):
         return tuple(plans)
 
     def _image_of(self) -> Callable[[str], str]:
-        """Return the function from a group to the image that its nodes should run."""
+        """Return a function that returns the desired image of a group."""
         image = self.image
         if image is not None:
             return lambda group: self.images.get(group, image).reference
-        # The head comes first among those that were made.
+        # The head is the first node: a group without nodes gets the head's image.
         running: dict[str, str] = {}
         for node in self.nodes().values():
             running.setdefault(node.plan.get("group", ""), node.plan.get("image", ""))
@@ -99,7 +102,7 @@ class DockerHost(Machine):
         return lambda group: running.get(group, first)
 
     def containers(self) -> dict[str, Container]:
-        """Return the containers of the nodes by their names, the head first."""
+        """Return the containers of the nodes by the nodes' names, the head first."""
         listed = docker_containers.labelled(
             self.engine, naming.of_cluster(self.spec.name), naming.NODE
         )
@@ -110,14 +113,17 @@ class DockerHost(Machine):
         return {name: _observed(container) for name, container in self.containers().items()}
 
     def address(self) -> str | None:
-        """Return the dashboard's address, on loopback or through a tunnel of this process."""
+        """Return the dashboard's URL on this machine, over SSH through a tunnel of this process.
+
+        None if no head runs.
+        """
         port = self._published(desired.DASHBOARD_PORT)
         if port is None:
             return None
         return f"http://{LOOPBACK}:{port}"
 
     def ray_address(self) -> str:
-        """Return Ray Client's address, on loopback or through a tunnel of this process."""
+        """Return Ray Client's address on this machine, over SSH through a tunnel."""
         if self.address() is None:
             raise contract.not_up(self.spec.name)
         port = self._published(ray_nodes.client_port(self.spec.head))
@@ -128,7 +134,10 @@ class DockerHost(Machine):
         return f"ray://{LOOPBACK}:{port}"
 
     def _published(self, inside: int) -> int | None:
-        """Return the port of this machine that leads to one of the head, None if no head runs."""
+        """Return the port of this machine that leads to port `inside` of the head.
+
+        None if the head does not run, or does not publish that port.
+        """
         head = self.containers().get("head")
         if head is None:
             return None
@@ -141,7 +150,7 @@ class DockerHost(Machine):
         return forward.local_port(connection.connect(ssh, self.engine.environ), ports[0])
 
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield Docker's log of each container, then Ray's files."""
+        """Yield the last lines of each container's own output, then those of Ray's log files."""
         for name, container in self.containers().items():
             if node not in ("", name):
                 continue
@@ -149,12 +158,15 @@ class DockerHost(Machine):
             yield LogFile(container.id, name, CONTAINER, list(lines))
         address = self.address()
         if address:
-            # The containers' own output says why Ray does not answer.
+            # If Ray does not answer, the containers' own output says why.
             with suppress(OutsideError):
                 yield from ray_files(address, self.token, node)
 
     def start(self, missing: Sequence[str]) -> None:
-        """Make every missing container, open the outputs to all users in them, and start them."""
+        """Make and start every missing container.
+
+        With a new head, the outputs volume is first opened to all users of containers.
+        """
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
         location.write(self.spec, self.site, self.engine)
         self.make_token()
@@ -182,8 +194,8 @@ class DockerHost(Machine):
             image = self.image.name
         with diagnosis.explained(image=image):
             compose("create")
-            # The new volume belongs to root: it is opened before its first head runs, so that no
-            # running one lacks it.
+            # A new volume belongs to root. It is opened before the head starts, so that no program
+            # runs while it cannot write there.
             if "head" in missing:
                 docker_containers.open_directory(
                     self.engine, naming.container(spec.name, "head"), spec.compose.outputs
@@ -191,7 +203,7 @@ class DockerHost(Machine):
             compose("up", "--detach")
 
     def _of_root(self) -> frozenset[str]:
-        """Return the images that run as root, as they do if they name no user."""
+        """Return the images whose user is root, and those that name no user or are unknown."""
         found = set()
         for reference in {plan.others["image"] for plan in self.plans}:
             facts = docker_images.inspect(self.engine, reference)
@@ -200,17 +212,21 @@ class DockerHost(Machine):
         return frozenset(found)
 
     def remove(self, names: Iterable[str]) -> None:
-        """End these nodes; if the head stays, they stop first, so that Ray learns it at once."""
+        """Remove the containers of these nodes.
+
+        If the head is not among them, they are stopped gracefully first, so that Ray notices their
+        end at once.
+        """
         containers = {name: naming.container(self.spec.name, name) for name in names}
         if "head" not in containers:
-            # A raylet takes seconds to leave.
+            # In parallel: a raylet needs seconds to end.
             side_by_side(partial(docker_containers.stop, self.engine), containers.values())
         for container in containers.values():
             docker_containers.remove(self.engine, container)
 
     @property
     def leash(self) -> Leash:
-        """Return the leash, a container next to the nodes."""
+        """Return the functions of the leash, which is a container next to the nodes."""
         engine = self.engine
         name = self.spec.name
 

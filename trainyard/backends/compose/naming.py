@@ -1,4 +1,4 @@
-"""Names and labels of a cluster's objects on its Docker host, by which they are found again."""
+"""Names and labels of a cluster's objects on its Docker host, by which later commands find them."""
 
 from __future__ import annotations
 

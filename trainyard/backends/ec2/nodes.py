@@ -30,8 +30,8 @@ DASHBOARD_PORT = 8265
 # Log files on the head of the autoscaler, which launches workers and sets them up.
 AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
 TAIL_LINES = 1000
-# Lines that the autoscaler prints for a launch that EC2 rejected (ray/autoscaler, aws/node_provider.py,
-# v2/instance_manager).
+# Lines that the autoscaler prints for a launch that EC2 rejected (ray/autoscaler,
+# aws/node_provider.py, v2/instance_manager).
 _LAUNCH = re.compile(r"Attempt failed|NodeLaunchException|Node Launch Exception|Failed to launch")
 _LAUNCHED = re.compile(r"Launched \d+ nodes")
 _OF_GROUP = re.compile(r"nodes of type ([\w-]+)")

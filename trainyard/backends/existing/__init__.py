@@ -1,4 +1,4 @@
-"""A Ray cluster of another owner: an address or a service, perhaps a token; used as it is."""
+"""A Ray cluster of another owner, used by its address or through a Kubernetes service."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from trainyard.spec.cluster import ClusterSpec, ExistingSection
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import counted
 
-# The cluster may be starting; how long that takes is not known here.
+# The cluster may be starting, for a time that is not known: `up` waits only this long.
 DEADLINE_SECONDS = 15.0
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
-    """Return the step that checks the cluster; nothing is made."""
+    """Return the one step, which waits until Ray answers and has a node; nothing is made."""
     section = _section(spec)
     title = f"Ray answers at {section.address or section.service}"
     done = partial(_answer, spec, site)
@@ -48,7 +48,10 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
 
 
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
-    """Ask the cluster for its nodes. Raises RefusedError when it wants another token."""
+    """Ask Ray for its nodes; those that are not alive are left out.
+
+    If Ray does not answer, the state is "broken". Raises RefusedError if Ray rejects the token.
+    """
     try:
         endpoint = connect(spec, site)
     except (NotReadyError, services.MissingServiceError) as error:
@@ -74,7 +77,10 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Ask for its version, with which runs may not work; whether it answers is its state."""
+    """Return a finding for any error but no answer: a wrong token, a version that runs cannot use.
+
+    That Ray does not answer is not a finding: `cluster.status` shows it.
+    """
     try:
         _answer(spec, site)
     except TrainyardError as error:
@@ -85,13 +91,14 @@ def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
 def connect(spec: ClusterSpec, site: Site) -> Endpoint:
     """Return the endpoint; for a service on Kubernetes, a port-forward that ends with this process.
 
-    Raises PrerequisiteError when the token is not where the file says, or there is no such service.
+    Raises PrerequisiteError if the token is not where the file says, or the service does not exist,
+    and NotReadyError if the service has no running pod.
     """
     section = _section(spec)
     if not section.service:
         address = (section.address or "").rstrip("/")
         token = _token(section, site)
-        # Ray sets it on its nodes: this program runs on one.
+        # Ray sets this variable on its nodes, so this program runs on a node of the cluster.
         if "RAY_ADDRESS" in site.environ:
             return Endpoint(spec.name, address, token, ray_address=lambda: "auto")
         return Endpoint(spec.name, address, token)
@@ -107,7 +114,7 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
 
 
 def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then new lines."""
+    """Return the last lines of the nodes' log files; with `follow`, also lines added later."""
     endpoint = connect(spec, site)
     if node:
         nodes = {known.name: known for known in status(spec, site).nodes}
@@ -116,14 +123,17 @@ def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iter
 
 
 def _section(spec: ClusterSpec) -> ExistingSection:
-    # A file with this backend and without the section is refused.
+    # ClusterSpec rejects a file with this backend and without this section.
     return cast(ExistingSection, spec.existing)
 
 
 def _token(section: ExistingSection, site: Site) -> str | None:
-    """Return the token from the file or variable that is named; PrerequisiteError without it."""
+    """Return the token from the file or variable that the section names; None if it names none.
+
+    Raises PrerequisiteError if the file cannot be read, or the variable is not set.
+    """
     if section.token_file:
-        # Relative to the cluster file.
+        # A relative path is relative to the cluster file.
         directory = site.source.parent if site.source else Path()
         path = directory / Path(section.token_file).expanduser()
         try:
@@ -162,7 +172,7 @@ def _answer(spec: ClusterSpec, site: Site) -> Answer:
 
 
 def _last_error(endpoint: Endpoint) -> str:
-    """Return why Ray does not answer, as the port-forward knows it, "" if it does not."""
+    """Return the newest error of the port-forward; "" if there is none, or no port-forward."""
     if endpoint.tunnel:
         return forward.last_error(int(endpoint.address.rpartition(":")[2]))
     return ""

@@ -1,4 +1,4 @@
-"""A Ray cluster of another owner on Kubernetes: a port-forward to the pod behind its service."""
+"""A Ray cluster of another owner on Kubernetes, by a port-forward to the pod behind its service."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from trainyard.spec.cluster import ExistingSection
 
 
 class MissingServiceError(PrerequisiteError):
-    """The service that the file names is not there: to wait for it would not help."""
+    """The service that the file names does not exist; waiting would not help."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """A service that the cluster file names; nothing was asked about it yet."""
+    """The service that the cluster file names; it need not exist."""
 
     kube: Kube
     namespace: str
@@ -37,7 +37,10 @@ class Service:
 
 
 def named(section: ExistingSection, site: Site) -> Service:
-    """Return the file's service; PrerequisiteError without such a kubeconfig or context."""
+    """Return the file's service, without asking for it.
+
+    Raises PrerequisiteError without the kubeconfig or context.
+    """
     access = config.access(
         site.environ,
         kubeconfig=section.kubeconfig,
@@ -49,10 +52,10 @@ def named(section: ExistingSection, site: Site) -> Service:
 
 
 def address(service: Service) -> str:
-    """Return the address of the service's port here, as long as this process lives.
+    """Forward the service's port, and return its URL here, valid as long as this process lives.
 
-    Raises MissingServiceError, NotReadyError when no pod behind it runs, or RequestError when it
-    has no such port.
+    Raises MissingServiceError; NotReadyError if no pod behind the service runs; RequestError if the
+    service has no such port.
     """
     described = service.kube.get(SERVICE, service.name, service.namespace)
     if described is None:
@@ -86,7 +89,7 @@ def address(service: Service) -> str:
 
 
 def token(service: Service, secret: str) -> str:
-    """Return the token of a Secret in the service's namespace; PrerequisiteError without it."""
+    """Ask for the token in a Secret of the service's namespace; PrerequisiteError without one."""
     value = secret_token(service.kube.get(SECRET, secret, service.namespace) or {})
     if value is None:
         raise PrerequisiteError(
@@ -100,7 +103,10 @@ def token(service: Service, secret: str) -> str:
 
 
 def pod_behind(service: Service, described: Object) -> Object | None:
-    """Return a running pod behind the service, a ready one first; None also without a selector."""
+    """Ask for a running pod behind the service, preferably a ready one.
+
+    None if none runs, or if the service has no selector.
+    """
     selector = described["spec"].get("selector")
     if not selector:
         return None
@@ -112,7 +118,7 @@ def pod_behind(service: Service, described: Object) -> Object | None:
 
 
 def port_of(service: Service, described: Object, pod: Object) -> int:
-    """Return the pod's port that the service's leads to (core/v1, ServicePort.targetPort)."""
+    """Return the pod's port for the service's port (core/v1, ServicePort.targetPort)."""
     ports = {}
     for port in described["spec"].get("ports") or ():
         ports[int(port["port"])] = port.get("targetPort") or port["port"]

@@ -1,4 +1,7 @@
-"""Head and workers as Ray processes of this machine: own ports, directories, token; loopback only."""
+"""Head and workers as Ray processes of this machine, on loopback only.
+
+Each cluster has its own ports, directories and token.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,20 @@ from trainyard.wording import counted
 
 
 def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
-    """Return how many GPUs nodes can have at most; None where they may be simulated."""
+    """Return how many GPUs this machine has for all nodes; None (no limit) for simulated ones."""
     if spec.local.simulated_gpus:
         return None
     return len(gpu_ids(environ))
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
-    """Return the steps that make the cluster match its file, by the records on this machine."""
+    """Return the steps that make the cluster match its file."""
     ray_nodes.refuse_growing_groups(spec)
     return node_steps(ThisMachine(spec, site))
 
 
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
-    """Return the steps that end every process and remove every file of the cluster."""
+    """Return the steps that end every process of the cluster, and remove all its files."""
     files = ClusterFiles(site.state)
     recorded = node_processes.read(files)
     title = "End what still runs"

@@ -1,4 +1,4 @@
-"""The leash of a local cluster: a process next to its keepers, found and ended as they are."""
+"""The leash of a local cluster: a process next to the nodes' keepers, recorded as they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainyard.errors import LeftoverError
 from trainyard.seams import processes
 from trainyard.seams.processes import ProcessId
 
-# A program of its own, run by its path.
+# A separate program, run by its path.
 PROGRAM = Path(processes.__file__).with_name("local_leash.py")
 _MARK = "leash"
 
@@ -28,7 +28,7 @@ def _record(files: ClusterFiles) -> Path:
 
 
 def observe(files: ClusterFiles) -> LeashStatus | None:
-    """Return the recorded leash, with its problem; None without a record."""
+    """Return the recorded leash, with a problem if its process does not run; None without one."""
     record = read_json(_record(files))
     if not record:
         return None
@@ -47,7 +47,10 @@ def observe(files: ClusterFiles) -> LeashStatus | None:
 def start(
     files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Mapping[str, str]
 ) -> None:
-    """Start the process, which replaces one that runs, and write it down."""
+    """Start the leash's process and record it; one that runs is ended first.
+
+    `address` is the dashboard's.
+    """
     end(files)
     log = files.node_log(_MARK)
     log.unlink(missing_ok=True)
@@ -64,7 +67,7 @@ def start(
 
 
 def end(files: ClusterFiles) -> None:
-    """End the process, also one that no record names. Raises LeftoverError."""
+    """End the leash's process, also one without a record. Raises LeftoverError if it stays."""
     marker = files.marker(_MARK)
     left = processes.end(lambda: processes.members([], marker=marker), grace=2.0, deadline=5.0)
     if left:

@@ -1,4 +1,4 @@
-"""This machine as the host of a cluster's nodes: its resources, their states, why one ended."""
+"""This machine as the host of a cluster's nodes: its resources, and the nodes' states and logs."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, Tra
 from trainyard.seams import processes, programs
 from trainyard.spec.units import GIB
 
-# Measured: the processes of a node that runs nothing hold 0.35 GiB, those of the head 0.6 GiB.
+# Measured without tasks: the processes of a worker hold 0.35 GiB, those of the head 0.6 GiB.
 MEMORY_OF_A_NODE = 0.4 * GIB
-# Some lines of a log are long, and it is read again and again.
+# A log may have long lines, and is polled: only so many bytes at its end are read each time.
 TAIL_BYTES = 64 * 1024
-# Lines of the log of a node that ended while it was starting.
+# How many log lines the error of a node shows that ended while it was starting.
 LAST_LINES = 6
-# Begin lines that the keeper prints (seams/keeper.py).
+# The beginnings of two lines that a node's keeper prints (seams/keeper.py).
 DIED = "keeper: ended while the node was starting: "
 GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
-# "/path/gcs_server(+0x3609c4) [0x55c3d16d29c4] ray::gcs::GcsServer::GetStorageType()"
+# A frame: "/path/gcs_server(+0x3609c4) [0x55c3d16d29c4] ray::gcs::GcsServer::GetStorageType()"
 _STACK_FRAME = re.compile(r"\[0x[0-9a-f]+\]|\*\*\* StackTrace")
 
-# Asks a Python for packages: it prints the first that it cannot import.
+# A script for another Python: it prints the first of its arguments that it cannot import, and then
+# exits with the code _LACKS.
 _LACKS = 3
 _MISSING = f"""
 import sys
@@ -54,7 +55,7 @@ for name in sys.argv[1:]:
 
 
 class ThisMachine(Machine):
-    """This machine: a node is a keeper and what it started."""
+    """This machine: a node is a keeper process (seams/keeper.py) and the Ray that it started."""
 
     host = LOOPBACK
 
@@ -64,9 +65,9 @@ class ThisMachine(Machine):
 
     @cached_property
     def plans(self) -> tuple[NodePlan, ...]:
-        """Return every node's plan; a node without sizes may use the whole machine."""
+        """Return the plan of every node; one without a size in the file gets the machine's."""
         real: tuple[str, ...] = ()
-        # nvidia-smi may take seconds: it is asked only where GPUs matter.
+        # nvidia-smi may take seconds, so it is called only if the file asks for GPUs.
         if any(node.gpus for node in self.spec.nodes()):
             real = gpu_ids(self.site.environ)
         # Ray's own share of a machine's memory is 70 %.
@@ -77,7 +78,7 @@ class ThisMachine(Machine):
         )
 
     def nodes(self) -> dict[str, ObservedNode]:
-        """Return the recorded nodes."""
+        """Return the recorded nodes; for each, ask this machine whether its keeper runs."""
         nodes = {}
         for name, record in node_processes.read(self.files).items():
             runs = processes.alive(record.process)
@@ -109,13 +110,13 @@ class ThisMachine(Machine):
         return None
 
     def ray_address(self) -> str:
-        """Return the address of Ray's GCS: a program of this machine is a driver like a task's."""
+        """Return the address of Ray's GCS: programs here are drivers, and need no Ray Client."""
         if self.gcs is None:
             raise contract.not_up(self.spec.name)
         return self.gcs
 
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the files of the recorded nodes, which can be read whatever Ray does."""
+        """Yield the last lines of the recorded nodes' log files, read from disk, not from Ray."""
         for name, record in node_processes.read(self.files).items():
             if node not in ("", name):
                 continue
@@ -126,7 +127,7 @@ class ThisMachine(Machine):
                     yield LogFile((record.process, path.name), name, path.name, _tail(path))
 
     def start(self, missing: Sequence[str]) -> None:
-        """Start every missing node; a new head gets new ports."""
+        """Start every missing node; a new head gets new ports. Raises what `check` does."""
         check(len(missing), memory=psutil.virtual_memory().available)
         self.files.prepare()
         self.make_token()
@@ -144,7 +145,7 @@ class ThisMachine(Machine):
                 node_processes.start(self.files, plan, ports, environ=self.site.environ)
 
     def lacking(self, packages: Sequence[str]) -> MissingPackage | None:
-        """Return the first of these packages that the head's Python does not have."""
+        """Return the first of these packages that the head's Python cannot import, or None."""
         head = node_processes.read(self.files).get("head")
         command = processes.command(head.process) if head else None
         if not command:
@@ -167,7 +168,10 @@ class ThisMachine(Machine):
         )
 
     def end_reason(self, name: str) -> TrainyardError:
-        """Return why a node ended: NotReadyError if the machine was only busy, else OutsideError."""
+        """Return the error for a node that ended: NotReadyError if the machine was too busy.
+
+        Any other reason is an OutsideError.
+        """
         path, lines = log_tail(self.files, name)
         if lines and lines[-1].startswith(GAVE_UP):
             return NotReadyError(
@@ -188,7 +192,7 @@ class ThisMachine(Machine):
 
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the indices that nvidia-smi lists, without those that CUDA_VISIBLE_DEVICES hides."""
+    """Ask nvidia-smi for the GPUs' indices, without those that CUDA_VISIBLE_DEVICES hides."""
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     ran = programs.run(command, env=environ, seconds=20.0)
     rows = []
@@ -202,7 +206,7 @@ def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check(nodes: int, *, memory: int) -> None:
-    """Raise PrerequisiteError if this machine cannot start so many nodes in `memory` free bytes."""
+    """Raise PrerequisiteError if Ray's version is wrong, or `memory` (free bytes) is too small."""
     try:
         ray = f"ray {version('ray')}"
     except PackageNotFoundError:
@@ -224,7 +228,10 @@ def check(nodes: int, *, memory: int) -> None:
 
 
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
-    """Return the file and the last lines of a node's output, or of its daemon that ended."""
+    """Return path and last lines of the log that says why a node ended.
+
+    It is the log of Ray's daemon that ended first, if the keeper names one, else the node's output.
+    """
     printed = _lines(files.node_log(name))
     if printed and printed[-1].startswith(GAVE_UP):
         return files.node_log(name), printed[-1:]
@@ -240,7 +247,10 @@ def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
 
 
 def _daemons(printed: Sequence[str]) -> list[str]:
-    """Return the daemons that may have ended: the last that the keeper names, else Ray's two."""
+    """Return the daemons that may have ended: the one that the keeper names, else Ray's two.
+
+    If Ray did not even start, return [].
+    """
     for line in reversed(printed):
         if line.startswith(DIED):
             return [line.removeprefix(DIED)]
@@ -250,7 +260,7 @@ def _daemons(printed: Sequence[str]) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a log without the frames of a C++ stack, which follow the reason."""
+    """Return the lines of a log without frames of a C++ stack: the reason is above them."""
     try:
         text = path.read_text(errors="replace")
     except OSError:
@@ -264,7 +274,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _tail(path: Path) -> list[str]:
-    """Return the last whole lines of a file, [] if it was removed meanwhile, with its node."""
+    """Return the last complete lines of a file; [] if the file was removed since."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES))

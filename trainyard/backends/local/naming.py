@@ -1,4 +1,4 @@
-"""The paths of a local cluster's files: all are 0700 and 0600, and removed by `cluster.down`."""
+"""The paths of a local cluster's files: modes 0700 and 0600; `cluster.down` removes them all."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from trainyard_runner.wire import tree
 
 from trainyard.errors import LeftoverError, OutsideError
 
-# Short, since the path of a UNIX socket has at most 107 bytes (unix(7)) and Ray's own part takes 64
-# of them.
+# The path must be short: that of a UNIX socket has at most 107 bytes (unix(7)), and Ray's own part
+# takes 64 of them.
 TEMP_PARENT = "/tmp"  # noqa: S108 (the directory below is this user's: see private_directory)
 
 
 @dataclass(frozen=True)
 class ClusterFiles:
-    """The files of one cluster: Trainyard writes to `state`, Ray to `temp`."""
+    """The paths of one cluster's files: Trainyard writes below `state`, Ray below `temp`."""
 
     state: Path
 
@@ -33,7 +33,7 @@ class ClusterFiles:
 
     @property
     def key(self) -> str:
-        """Return a short name for this cluster that no other one on this machine has."""
+        """Return a short name for the cluster that is unique on this machine."""
         return hashlib.sha256(str(self.state.absolute()).encode()).hexdigest()[:8]
 
     @property
@@ -53,7 +53,10 @@ class ClusterFiles:
         return self.nodes / f"{name}.json"
 
     def marker(self, name: str | None = None) -> str:
-        """Return the mark in the environment of every process of the cluster, or of a node."""
+        """Return the mark in the environment of a node's processes, by which they are found.
+
+        Without a name, return the common beginning of the marks of all nodes.
+        """
         if name is None:
             return f"{self.key}/"
         return f"{self.key}/{name}/"
@@ -66,7 +69,7 @@ class ClusterFiles:
         private_directory(self.temp)
 
     def forget(self, name: str) -> None:
-        """Remove a node's record, log and temporary directory. Raises LeftoverError."""
+        """Remove a node's record, log and temporary directory; LeftoverError if that fails."""
         _remove(self.node_temp(name))
         self.node_record(name).unlink(missing_ok=True)
         self.node_log(name).unlink(missing_ok=True)
@@ -77,7 +80,7 @@ class ClusterFiles:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory for this user alone. Raises OutsideError if another user made it before."""
+    """Make a directory that only this user can use; OutsideError if it exists and others can."""
     path.mkdir(mode=0o700, exist_ok=True)
     made = path.lstat()
     if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid() or made.st_mode & 0o077:
@@ -88,7 +91,7 @@ def private_directory(path: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """Remove a directory with all that is in it. Raises LeftoverError."""
+    """Remove a directory with all its content; LeftoverError if that fails."""
     try:
         tree.remove(str(directory))
     except OSError as error:

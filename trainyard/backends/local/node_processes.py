@@ -1,4 +1,4 @@
-"""The nodes of a local cluster as processes: they are started, written down, found and ended."""
+"""The nodes of a local cluster as processes: how they are started, recorded, found and ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.errors import LeftoverError
 from trainyard.seams import processes
 from trainyard.seams.processes import ProcessId
 
-# Programs of their own, run by their path.
+# Separate programs, run by their paths.
 KEEPER = Path(processes.__file__).with_name("keeper.py")
 LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
 LOOPBACK = "127.0.0.1"
@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Ports:
-    """The two ports that other nodes and programs must know; Ray chooses every other one itself."""
+    """The head's two ports that other nodes and programs must know; Ray chooses all others."""
 
     gcs: int
     dashboard: int
@@ -33,20 +33,19 @@ class Ports:
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """A node that was started: the plan that it was made from, and the process that keeps it."""
+    """The record of a node: the plan that it was made from, and its keeper's process."""
 
     made_from: dict[str, Any]
     process: ProcessId
 
 
 def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping[str, str]) -> None:
-    """Start a node's keeper, and write it down."""
+    """Start a node's keeper, which starts Ray, and record it."""
     temp_dir = files.node_temp(plan.name)
-    # Only this user can look into the directory above; Ray opens this one to all. It may be there:
-    # on a busy machine a process of an earlier node was seen to leave it behind.
+    # Ray opens `temp_dir` to all users, but its parent is only this user's. The directory may
+    # exist: on a busy machine a process of an earlier node was seen to leave it behind.
     temporary(files, plan.name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Not resolved: the interpreter of a virtual environment is a link, and its place is what makes
-    # it one.
+    # The link must not be resolved: Python knows by its path that it is in a virtual environment.
     python = Path(sys.executable)
     environment = node_environment(files, plan, environ, programs=python.parent)
     log = files.node_log(plan.name)
@@ -58,7 +57,7 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
 
 
 def temporary(files: ClusterFiles, name: str) -> Path:
-    """Return the directory of a node's temporary files, which is removed with it."""
+    """Return the directory of a node's temporary files, which is removed with the node."""
     return files.node_temp(name) / "tmp"
 
 
@@ -78,19 +77,23 @@ def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
 def node_environment(
     files: ClusterFiles, plan: NodePlan, environ: Mapping[str, str], *, programs: Path
 ) -> dict[str, str]:
-    """Return a node's environment: the caller's without Ray settings, the file's, Trainyard's."""
+    """Return a node's environment: this process's, overridden by the file's, then by Trainyard's.
+
+    RAY_* and TRAINYARD_* of this process are left out. `programs` comes first on PATH.
+    """
     kept = {}
     for key, value in environ.items():
         if not key.startswith(("RAY_", "TRAINYARD_")):
             kept[key] = value
 
     if plan.gpu_ids is None:
-        # Ray refuses --num-gpus above what CUDA_VISIBLE_DEVICES lists.
+        # Ray rejects simulated GPUs if CUDA_VISIBLE_DEVICES lists fewer than --num-gpus.
         kept.pop("CUDA_VISIBLE_DEVICES", None)
     else:
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_ids)
 
-    # Files that Python's multiprocessing leaves of a killed process are removed with the node.
+    # With its own TMPDIR, files that a killed process leaves (Python's multiprocessing) are removed
+    # with the node.
     kept["TMPDIR"] = str(temporary(files, plan.name))
     desired = {**kept, **dict(plan.env)}
     return {
@@ -103,13 +106,13 @@ def node_environment(
 
 
 def write(files: ClusterFiles, plan: NodePlan, process: ProcessId) -> None:
-    """Write down a node's keeper; the keeper waits for this before it starts anything."""
+    """Write the record of a node; its keeper waits for the record before it starts Ray."""
     record = NodeRecord(plan.recorded(), process)
     write_private(files.node_record(plan.name), json.dumps(asdict(record), indent=2))
 
 
 def read(files: ClusterFiles) -> dict[str, NodeRecord]:
-    """Return the record of every node, the head first."""
+    """Return the record of every node by name, the head first."""
     records = {}
     for path in sorted(files.nodes.glob("*.json")):
         row = read_json(path)
@@ -120,13 +123,16 @@ def read(files: ClusterFiles) -> dict[str, NodeRecord]:
 
 
 def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
-    """Return every running process of the cluster, recorded or not."""
+    """Return all running processes of the cluster, by keepers' records or by their environment."""
     keepers = [record.process for record in read(files).values()]
     return processes.members(keepers, marker=files.marker())
 
 
 def end(files: ClusterFiles, names: Iterable[str]) -> None:
-    """End nodes at the same time and forget them. Raises LeftoverError with processes that stay."""
+    """End these recorded nodes in parallel, and remove their files.
+
+    Raises LeftoverError with the processes that stay.
+    """
     recorded = read(files)
     chosen = [name for name in names if name in recorded]
     _end([recorded[name] for name in chosen], [files.marker(name) for name in chosen])
@@ -135,7 +141,7 @@ def end(files: ClusterFiles, names: Iterable[str]) -> None:
 
 
 def end_cluster(files: ClusterFiles) -> None:
-    """End every process of the cluster, recorded or not. Raises LeftoverError."""
+    """End every process of the cluster, recorded or not; LeftoverError if one stays."""
     _end(read(files).values(), [files.marker()])
 
 
@@ -150,7 +156,7 @@ def _end(records: Iterable[NodeRecord], markers: Sequence[str]) -> None:
             found |= processes.members(keepers, marker=marker)
         return frozenset(found)
 
-    # A keeper needs 3 s for its node; after the grace its processes are killed.
+    # A keeper needs 3 s to end its node. Processes that are left after the grace are killed.
     left = processes.end(members, grace=5.0, deadline=5.0)
     if left:
         raise LeftoverError(

@@ -1,4 +1,4 @@
-"""A multi-node MicroK8s on hosts that are reached by SSH, and a cluster on that Kubernetes."""
+"""MicroK8s on hosts that are reached by SSH, and a Ray cluster on that Kubernetes by `kuberay`."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import Stage, Step, before_each, nothing, warning
 from trainyard.wording import counted
 
-# Per host, for all its services together.
+# The last log lines shown of a host: they are shared by all its services.
 FIRST_LINES = 100
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
-    """Return the steps: make the hosts a Kubernetes, then what `kuberay` does on any."""
+    """Return two stages: make the hosts one Kubernetes, then do what `kuberay` does on any."""
     hosts = len(_section(spec).hosts)
     return [
         Stage(
@@ -81,16 +81,16 @@ def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, site: Site) -> list[dict[str, Any]]:
-    """Return the documents for each host, for the KubeRay operator, and for Kubernetes."""
+    """Ask the hosts; return a document for each host, for the KubeRay operator, and the objects."""
     documents = shown.documents(spec, _lab(spec, site), site.environ)
-    # Kubernetes' documents depend on its version: without one they are not known.
+    # The objects depend on the Kubernetes: before one exists, they are left out.
     if _kubeconfig(site).exists():
         documents += kuberay.documents(spec, site, _kubernetes(spec, site))
     return documents
 
 
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
-    """Return the steps that remove the cluster; with `purge`, also Trainyard's MicroK8s."""
+    """Return the steps that remove the cluster; with `purge`, also the MicroK8s on its hosts."""
     removal: list[Step | Stage] = []
     # Without a Kubernetes there is no cluster to remove.
     if _kubeconfig(site).exists():
@@ -100,19 +100,23 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step |
     if not purge:
         return removal
 
-    # One stage: the hosts raise their errors before anything is removed.
+    # A single stage, so that errors of hosts are raised before anything is removed.
     hosts = len(_section(spec).hosts)
     title = f"Look at {counted(hosts, 'host')}"
     return [Stage("hosts", title, lambda: [*removal, *_removal_steps(spec, site)])]
 
 
 def _cluster_removal(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
+    """Return the steps that remove the cluster from Kubernetes; with `purge`, first ask for users.
+
+    With `purge`, other users' Ray objects raise RequestError. If Kubernetes does not answer then,
+    only the record is removed: the MicroK8s is removed anyway, with everything in it.
+    """
     section = _kubernetes(spec, site)
     if purge:
         try:
             refuse_users(location.find(spec, site, section), "MicroK8s")
         except ApiUnreachableError:
-            # With Kubernetes goes all that is in it.
             return [forget_step(site.state)]
     return kuberay.down_steps(spec, site, section, purge=False)
 
@@ -122,19 +126,19 @@ def verify(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> V
 
 
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
-    """Ask Kubernetes how the cluster is; hosts are asked once `hosts` of the status is called."""
+    """Ask Kubernetes and Ray for the status; only a call of its `hosts` asks the hosts."""
     now = ClusterStatus(spec.name, site.backend, "absent", ())
     if _kubeconfig(site).exists():
         try:
             now = kuberay.status(spec, site, _kubernetes(spec, site))
         except OutsideError as error:
-            # The hosts may say why.
+            # No error is raised: the status of the hosts may say why Kubernetes does not answer.
             now = replace(now, state="broken", detail=in_a_line(error))
     return replace(now, hosts=lambda: snapshot.statuses(_lab(spec, site), now.nodes))
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Look at the hosts; with a Kubernetes, ask also what `up` would do to them, and KubeRay."""
+    """Return findings on the hosts; with a Kubernetes, also on unmet steps and on KubeRay."""
     hosts = _lab(spec, site)
     now = snapshot.read(hosts)
     findings = [*doctor.findings(hosts, now)]
@@ -153,7 +157,7 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
 
 
 def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the lines of the nodes' log files, or of a host's services."""
+    """Return the last log lines of nodes, or, if `node` is a host, of that host's services."""
     host = _named(spec, site, node) if node else None
     if isinstance(host, Host):
         return followed(lambda: [_service_log(host)], lambda: follow, first=FIRST_LINES)
@@ -161,7 +165,7 @@ def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iter
 
 
 def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return `ssh` to a host; for a node, kubectl on the first control plane."""
+    """Return `ssh` to a host; for a Ray node, `ssh` to a control plane that runs kubectl exec."""
     target = _named(spec, site, node)
     if isinstance(target, Host):
         return target.connection.address.shell(command, terminal=terminal)
@@ -172,7 +176,11 @@ def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: b
 
 
 def _named(spec: ClusterSpec, site: Site, name: str) -> Host | Object:
-    """Return the host, by address or Kubernetes' name, or the node's pod; RequestError names all."""
+    """Return the host, or a Ray node's pod, with this name.
+
+    A host is named by its SSH address or as Kubernetes calls it. An unknown name raises
+    UnknownNodeError with all names.
+    """
     hosts = _lab(spec, site).hosts
     known: dict[str, Host | Object] = {host.name: host for host in hosts}
     if name not in known and _kubeconfig(site).exists():
@@ -196,7 +204,7 @@ def _host_steps(spec: ClusterSpec, site: Site, hosts: Lab) -> Sequence[Step | St
     hosts.snaps = offline.snap_files(_section(spec), site.directory)
     hosts.images = offline.image_files(_section(spec), site.directory)
     facts, errors = hosts.ask(hosts.hosts)
-    # Hosts with MicroK8s may have the image too.
+    # The image's size matters only for room on new hosts: the others may have the image already.
     is_new = any(fact.snap is None for fact in facts.values())
     pulled = 0
     if is_new:
@@ -225,7 +233,7 @@ def _host_steps(spec: ClusterSpec, site: Site, hosts: Lab) -> Sequence[Step | St
 
 
 def _remarks(hosts: Lab, facts: Mapping[str, Facts], *, is_new: bool) -> Iterator[Step]:
-    """Yield a step for each remark; `is_new` says that MicroK8s is to be installed somewhere."""
+    """Yield one step for each warning; `is_new`: MicroK8s is to be installed on some host."""
     texts = {
         "firewalls": preflight.remarks(hosts.hosts, facts),
         "channel": install.closed_channel(hosts, facts),
@@ -252,7 +260,7 @@ def _lab(spec: ClusterSpec, site: Site) -> Lab:
 
 
 def _section(spec: ClusterSpec) -> Microk8sSection:
-    # By a rule of ClusterSpec a file with this backend has the section.
+    # ClusterSpec rejects a file with this backend and without this section.
     return cast(Microk8sSection, spec.microk8s)
 
 
@@ -268,7 +276,7 @@ def _kubernetes(spec: ClusterSpec, site: Site) -> KuberaySection:
 
 
 def _kubeconfig(site: Site) -> Path:
-    # Next to the cluster's directory, which `down` removes: the lab stays.
+    # Not in the cluster's directory, which `down` removes: the MicroK8s stays, and so must this.
     return site.state.with_name(f"{site.state.name}.kubeconfig")
 
 

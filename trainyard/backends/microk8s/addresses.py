@@ -1,8 +1,8 @@
-"""SSH addresses of a lab's hosts, as cluster files on this machine named them.
+"""The SSH addresses of a lab's hosts that cluster files on this machine have named.
 
-A node's annotation says where its host is, and a kubelet may change the annotations of its own
-node: by itself it could choose where this machine logs in, sends the password of sudo, and runs
-commands as root.
+A node's annotation has its host's SSH address, but a kubelet may change the annotations of its own
+node. If that address were trusted, a host could choose where this machine logs in, sends the sudo
+password, and runs commands as root. Only addresses that are recorded here are trusted.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from trainyard.backends.shared.record import read_json, write_private
 
 
 def file(site: Site) -> Path:
-    """Return the file of the addresses; it outlives the cluster, as kubeconfig and lab do."""
+    """Return the path of the file of addresses, which outlives the cluster, as the lab does."""
     return site.state.with_name(f"{site.state.name}.hosts")
 
 
 def known(site: Site) -> frozenset[str]:
-    """Return the addresses that were written down."""
+    """Return the recorded addresses."""
     return frozenset(read_json(file(site)) or ())
 
 
 def write(site: Site, addresses: Iterable[str]) -> None:
-    """Write addresses down, with those from before."""
+    """Add addresses to the record."""
     path = file(site)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(path, json.dumps(sorted({*known(site), *addresses})))

@@ -1,4 +1,4 @@
-"""Steps once the hosts are one cluster: addons, trust in a registry, and a kubeconfig here."""
+"""Steps after all hosts have joined: addons, trust in a registry, and a kubeconfig here."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
 
-# Images of addons come from far away: those of NVIDIA are large.
+# Addons pull their images, and NVIDIA's are large.
 ENABLE_SECONDS = 600.0
 GPU = "nvidia.com/gpu"
 _DEPLOYED = "jsonpath={.status.availableReplicas}"
-# The words of kubectl that prove each addon.
+# For each addon, the arguments of kubectl whose output proves that it works.
 PROOFS: Mapping[str, tuple[str, ...]] = {
     "dns": ("get", "deployment/coredns", "--namespace", "kube-system", "--output", _DEPLOYED),
     "hostpath-storage": ("get", "storageclass/microk8s-hostpath", "--output", "name"),
@@ -38,7 +38,7 @@ PROOFS: Mapping[str, tuple[str, ...]] = {
 def steps(
     spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig_file: Path, *, after: str
 ) -> list[Step]:
-    """Return the steps after which pods run, find each other, and pull from the registry."""
+    """Return the steps for DNS, addons (storage, registry, GPUs), registries and the kubeconfig."""
     steps = [_lookup_step(lab, after)]
     for name in PROOFS:
         if name != "registry" or (spec.microk8s and spec.microk8s.registry):
@@ -46,8 +46,9 @@ def steps(
 
     needed = gpus(spec)
     if needed:
-        # By itself it looks for a driver on this host alone, and lets others install one that they
-        # have (microk8s-core-addons, addons/nvidia/enable:181-187).
+        # Without the option, the addon looks for a driver only on the host where it is enabled. It
+        # may then install one on hosts that have one already (microk8s-core-addons,
+        # addons/nvidia/enable:181-187).
         words = ["nvidia", "--gpu-operator-driver=host"]
         steps.append(_addon_step(lab, words, partial(_offered, lab, needed), after=after))
 
@@ -58,10 +59,10 @@ def steps(
 
 
 def _lookup_step(lab: Lab, after: str) -> Step:
-    """Return the step after which pods on every host look names up in the cluster's DNS.
+    """Return the step that tells each host's kubelet the address of the cluster's DNS.
 
-    A host takes over the arguments of the kubelet that it joins, and `enable dns` does nothing
-    where DNS is there.
+    A kubelet may lack it: a joining host copies the kubelet arguments of the control plane, and
+    `enable dns` changes nothing where DNS already runs.
     """
     written = "".join(f"{flag}={value}\n" for flag, value in KUBELET_ARGUMENTS.items())
 
@@ -81,7 +82,8 @@ def _lookup_step(lab: Lab, after: str) -> Step:
 
 def _addon_step(lab: Lab, words: Sequence[str], done: Callable[[], Answer], *, after: str) -> Step:
     def enable() -> None:
-        # It may exit 0 and have done nothing, or 1 since it is enabled already: `done` decides.
+        # The exit code proves nothing: it may be 0 without an effect, and 1 if the addon is enabled
+        # already. `done` decides.
         lab.first.microk8s("enable", *words, seconds=ENABLE_SECONDS, check=False)
         lab.changed()
 
@@ -99,14 +101,14 @@ def _deployed(lab: Lab, name: str) -> Answer:
 
 
 def gpus(spec: ClusterSpec) -> int:
-    """Return how many of NVIDIA's GPUs the nodes ask for."""
+    """Return how many NVIDIA GPUs the nodes ask for; 0 for simulated or other GPUs."""
     if spec.kuberay.simulated_gpus or spec.kuberay.gpu_resource != GPU:
         return 0
     return sum(node.gpus for node in spec.nodes())
 
 
 def _offered(lab: Lab, least: int) -> Answer:
-    """Say whether Kubernetes offers as many GPUs as the nodes of the cluster ask for."""
+    """Say whether the hosts offer at least so many GPUs to Kubernetes."""
     offered = {name: pods.offered(node, GPU) for name, node in lab.nodes().items()}
     if sum(offered.values()) >= least:
         return YES
@@ -117,7 +119,7 @@ def _offered(lab: Lab, least: int) -> Answer:
 
 
 def _trust_step(lab: Lab, known: Known, after: str) -> Step:
-    """Return the step after which containerd on every host knows a registry, or its mirror."""
+    """Return the step that writes containerd's files for a registry or mirror to every host."""
 
     def lacks(_: Host, fact: Facts) -> str:
         if fact.trust.get(known.name, "") == known.hosts_toml:
@@ -140,7 +142,8 @@ def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:
     def ca() -> str:
         return lab.first.root("cat", f"{DATA}/certs/ca.crt").stdout
 
-    # Its server is the address of its default route, which need not be the one that is reached.
+    # MicroK8s' own kubeconfig names the host's address of the default route, which this machine may
+    # not reach: the file's address replaces it.
     return kubeconfig.step(
         path, ca, lambda: lab.first.microk8s("config").stdout, lab.first.server, after=after
     )

@@ -1,4 +1,4 @@
-"""Findings about the hosts of a lab: things that will break, and that `up` does not mend."""
+"""Findings about the hosts of a lab: faults, and coming faults, that `up` does not repair."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
 RENEW_DAYS = 30
-# `refresh-certs -e ca.crt` throws every worker out, and a kubelet's lasts as long as the CA.
+# Certificates that a step may renew. `refresh-certs -e ca.crt` would remove every worker from the
+# cluster, and a kubelet's certificate lasts as long as the CA.
 RENEWABLE = ("server.crt", "front-proxy-client.crt")
 RENEW_SECONDS = 120.0
 
 
 def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
-    """Yield dead hosts, certificates that end soon, lacking voters, and members that are no host."""
+    """Yield findings: hosts without an answer, expiring certificates, too few voters, dead members.
+
+    A dead member is one of dqlite that is neither a host of the file nor a node.
+    """
     for name, error in now.errors.items():
         yield Finding(name, error.what, error.hint or UP)
 
@@ -37,7 +41,7 @@ def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
         )
         yield Finding("dqlite", message, UP)
 
-    # If Kubernetes is silent, its nodes are not known.
+    # Without an answer of Kubernetes, a live member would look dead.
     if not now.nodes:
         return
     ghosts = now.votes.keys() - now.nodes.keys() - {host.ip for host in lab.hosts}
@@ -64,7 +68,7 @@ def _renew_step(lab: Lab, host: Host, name: str) -> Step:
         left = days(lab.fact(host).certificates[name])
         if left <= RENEW_DAYS:
             return no(f"it ends in {counted(left, 'day')}")
-        # The API server restarts with it.
+        # A renewal restarts the API server.
         answers = host.microk8s("kubectl", "get", "--raw", "/readyz", check=False)
         if answers.code == 0:
             return YES
@@ -89,7 +93,7 @@ def _ghost_step(lab: Lab, ip: str) -> Step:
     def remove() -> None:
         lab.lock()
         back_up(lab.first)
-        # It exits 1, since Kubernetes has no such node.
+        # The command removes the member, and exits 1 all the same, as Kubernetes has no such node.
         lab.first.microk8s("remove-node", ip, "--force", check=False)
         lab.changed()
 

@@ -1,4 +1,4 @@
-"""A host's facts for MicroK8s, asked in one round trip with its general ones."""
+"""A host's facts for MicroK8s, asked together with the host's general facts by one script."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ DATA = "/var/snap/microk8s/current"
 LOCKS = f"{DATA}/var/lock"
 COMMON = "/var/snap/microk8s/common"
 LAUNCH_FILE = f"{COMMON}/.microk8s.yaml"
-# Images in this directory are loaded by containerd, which looks every 5 s, and then called
+# Containerd looks into this directory every 5 s, loads the images there, and renames each file to
 # NAME.tar.loaded (canonical/microk8s, microk8s-sideload-images-plugin.patch).
 SIDELOAD = f"{COMMON}/etc/sideload"
 LOADED = ".loaded"
 # The first line of the launch file of a MicroK8s that Trainyard installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
-# `snap version` says so where no daemon answers, with an exit code of 0: `snap list` then lists
-# nothing.
+# The version that `snap version` prints, with exit code 0, if snapd does not answer. `snap list` is
+# empty then, which does not mean that nothing is installed.
 UNAVAILABLE = "unavailable"
-# dqlite stops at the limit of aio; watchers of files at those of inotify.
+# Kernel limits that MicroK8s exceeds by default: dqlite needs aio, file watchers need inotify.
 SYSCTLS = {
     "fs.inotify.max_user_instances": 1024,
     "fs.inotify.max_user_watches": 1048576,
@@ -78,7 +78,7 @@ cat $data/args/traefik/provider.yaml 2> /dev/null | text endpoints
 
 @dataclass(frozen=True)
 class Member:
-    """A member of dqlite. `address` is IP:19001; a spare does not vote."""
+    """A member of dqlite, the database of the control planes. `address` is IP:19001."""
 
     address: str
     is_voter: bool
@@ -90,14 +90,16 @@ class Member:
 
 @dataclass(frozen=True)
 class Facts(host_facts.Facts):
-    """A host at one moment.
+    """The facts of a host at one moment.
 
-    `disk`: free bytes; `certificates`: the ends of those in use, in Unix seconds; `snap_bytes`: the
-    size of the installed snap; `pulled`: bytes of images that came so far; `images`: sizes of the
-    files of images that were put there, by name. `foreign_launch`: the path of a launch file that
-    Trainyard did not write, and that an installation would read. `cluster_dns`: the address at
-    which its pods look names up, by its kubelet's arguments, "" without. `is_ours`: Trainyard
-    installed MicroK8s, or is about to; `has_our_limits`: Trainyard wrote the kernel's limits.
+    `disk`: free bytes in /var/snap. `certificates`: when each certificate in use expires, in Unix
+    seconds. `snap_bytes`: the size of the installed snap. `pulled`: bytes of image layers on the
+    host, also of unfinished pulls. `images`: sizes of image files for side-loading, by file name.
+    `members`: dqlite's members, as this host knows them. `trust`: containerd's hosts.toml by
+    registry. `foreign_launch`: path of a launch file that Trainyard did not write, and that an
+    installation would read. `cluster_dns`: the DNS address in the kubelet's arguments, "" without.
+    `is_ours`: Trainyard has written the launch file, so it installed MicroK8s or is about to.
+    `has_our_limits`: Trainyard has written the file of kernel limits.
     """
 
     disk: int
@@ -119,12 +121,12 @@ class Facts(host_facts.Facts):
 
     @property
     def node(self) -> str:
-        """Return the name that its kubelet registers: Kubernetes takes no capitals."""
+        """Return the name of the host's Kubernetes node: its host name in lower case."""
         return self.hostname.lower()
 
     @property
     def is_bare(self) -> bool:
-        """Say whether MicroK8s is known not to be installed."""
+        """Say whether MicroK8s is not installed; False if snapd does not answer."""
         return self.snap is None and self.snapd != UNAVAILABLE
 
     @property
@@ -137,19 +139,19 @@ class Facts(host_facts.Facts):
 
     @property
     def is_half_joined(self) -> bool:
-        """Say whether a join failed here: one that succeeds removes its lock (join.py:1012)."""
+        """Say whether a join failed here: a join that succeeds removes its lock (join.py:1012)."""
         return "join-in-progress" in self.locks
 
     @property
     def has_joined(self) -> bool:
-        """Say whether it is a node of a cluster with other hosts."""
+        """Say whether the host belongs to a cluster with other hosts, by its own files."""
         return self.is_worker or any(not member.host.startswith("127.") for member in self.members)
 
 
 def read(connection: Connection, *, now: float) -> Facts:
-    """Ask a host for its facts; `now` is this machine's clock, in seconds.
+    """Ask a host for its facts; `now` is this machine's time in Unix seconds, to compare clocks.
 
-    Raises HostError where it cannot be asked or answers oddly.
+    Raises HostError if the host cannot be asked, or if its answer cannot be read.
     """
     fields, facts = host_facts.read(connection, _NAMES + SCRIPT, now=now)
     with host_facts.naming(connection):
@@ -196,7 +198,7 @@ def _sizes(listed: str) -> dict[str, int]:
 def _members(text: str) -> tuple[Member, ...]:
     """Read dqlite's cluster.yaml: a list of Address, ID, Role (0, the default, votes).
 
-    Raises ValueError: MicroK8s writes it again every 30 s, and it may be read in the middle of that.
+    Raises ValueError for a file that is not complete: MicroK8s rewrites it every 30 s.
     """
     try:
         entries = yaml.safe_load(text) or ()

@@ -1,4 +1,4 @@
-"""The files that hosts get, from the templates in microk8s/; nothing here touches a host."""
+"""The files for hosts, rendered from the templates in microk8s/; nothing here touches a host."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
 CERTS_D = f"{DATA}/args/certs.d"
-# As in MicroK8s' own launch file, which Trainyard's replaces (microk8s.default.yaml).
+# Copied from MicroK8s' own launch file (microk8s.default.yaml), which Trainyard's replaces.
 KUBELET_ARGUMENTS = {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"}
 ADDONS = ("dns", "hostpath-storage")
 
 
 @dataclass(frozen=True)
 class Known:
-    """A registry, or its mirror, for containerd: `files` by path; `hosts_toml` is the last."""
+    """Containerd's files for a registry, or for its mirror, by path; hosts.toml is the last one."""
 
     name: str
     files: Mapping[str, bytes]
@@ -36,7 +36,7 @@ class Known:
 
 
 def launch(*, is_first: bool, mirrors: Mapping[str, str]) -> bytes:
-    """Return a host's launch configuration; the first host's brings DNS and storage."""
+    """Render a host's launch configuration; only the first host's enables DNS and storage."""
     values = {
         "kubelet_arguments": KUBELET_ARGUMENTS,
         "addons": [{"name": name} for name in ADDONS] if is_first else [],
@@ -46,16 +46,16 @@ def launch(*, is_first: bool, mirrors: Mapping[str, str]) -> bytes:
 
 
 def limits(now: Mapping[str, int]) -> bytes:
-    """Return the limits of a host's kernel, `now` as they are: none is lowered."""
+    """Render the file of kernel limits; a limit that is now higher than needed is kept."""
     desired = {name: max(least, now[name]) for name, least in SYSCTLS.items()}
     return render.render(_template("limits.conf.j2"), {"limits": desired}).encode()
 
 
 def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
-    """Return containerd's files for the cluster's registry, unless all trust it, and for mirrors.
+    """Return containerd's files for the cluster's registry, and for each mirror.
 
-    https://github.com/containerd/containerd/blob/main/docs/hosts.md. Raises PrerequisiteError where
-    a CA cannot be read.
+    A registry with TLS and a public CA needs no files. Raises PrerequisiteError if a CA cannot be
+    read. Format: https://github.com/containerd/containerd/blob/main/docs/hosts.md.
     """
     found = []
     trusted = _trusted(spec.registry, environ) if spec.registry else None
@@ -70,7 +70,7 @@ def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
 
 
 def operator_values(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the values of the KubeRay operator's chart, below those of the cluster file."""
+    """Return the values of the KubeRay operator's chart; those of the cluster file override."""
     values: dict[str, Any] = yaml.safe_load(_template("kuberay-operator.yaml"))
     return {**values, **spec.kuberay.operator.values}
 
@@ -84,7 +84,8 @@ def _trusted(registry: Registry, environ: Mapping[str, str]) -> Known:
 
     ca_file = None
     if ca is not None:
-        # Named by its content: hosts.toml tells whether a host has this CA, or a former one.
+        # The CA's file is named by its content, so that a host's hosts.toml, which has that name,
+        # shows whether the host has this CA.
         ca_file = f"{directory}/ca-{hashlib.sha256(ca).hexdigest()[:8]}.crt"
         files[ca_file] = ca
 
@@ -95,7 +96,7 @@ def _trusted(registry: Registry, environ: Mapping[str, str]) -> Known:
 
 
 def _hosts_toml(url: str, *, server: str | None = None, ca: str | None = None) -> str:
-    # containerd adds /v2 to a path, unless it is told that the path is the API's own.
+    # Containerd appends /v2 to a path, unless `override_path` says that the path includes it.
     has_own_path = urlsplit(url).path.startswith("/v2/")
     values = {"url": url, "server": server, "ca": ca, "has_own_path": has_own_path}
     return render.render(_template("hosts.toml.j2"), values)

@@ -1,4 +1,4 @@
-"""Checks of hosts that are reached by SSH, whatever is to run on them."""
+"""Checks of hosts that are reached by SSH; they do not depend on MicroK8s."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from trainyard.spec.units import GIB
 from trainyard.wording import counted, named
 
 ARCHITECTURES = ("x86_64", "aarch64")
-# The least that runs containers of today's Kubernetes (MicroK8s' documentation asks for 4.15 and
-# newer).
+# The oldest kernel for today's Kubernetes: MicroK8s' documentation asks for 4.15 or newer.
 KERNEL = (4, 15)
-# Certificates and leases of hosts whose clocks are further apart are not valid for each other.
+# With a larger difference of clocks, hosts reject each other's certificates and leases.
 SKEW_SECONDS = 30.0
 
 
 def alone(
     fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address: str = ""
 ) -> Iterator[str]:
-    """Yield the problems of one host: other hosts reach it by `ip`, and the file by `address`.
+    """Yield the problems of one host.
 
-    `ports` are to be free, and `gpus` are asked of all hosts.
+    Other hosts reach it by `ip`, and this machine by `address`. `ports` must be free. `gpus` is the
+    number of GPUs that the cluster needs on all hosts together.
     """
     messages = [
         _architecture(fact),
@@ -41,7 +41,7 @@ def alone(
 
 
 def memory(fact: Facts, role: str, least: int) -> str | None:
-    """Return the problem if it has less memory than its role needs, in bytes."""
+    """Return the problem if a host has less than `least` bytes of memory, else None."""
     if fact.memory >= least:
         return None
     has = f"{fact.memory / GIB:.1f} GiB"
@@ -49,7 +49,11 @@ def memory(fact: Facts, role: str, least: int) -> str | None:
 
 
 def overlap(fact: Facts, ranges: Iterable[str], skipped: re.Pattern[str], *, of: str) -> str | None:
-    """Return which of its networks overlaps with one of the ranges; `skipped` routes do not count."""
+    """Return the problem if a route of a host overlaps with one of the ranges, else None.
+
+    Lines of routes that match `skipped` do not count. `of` says in the message whose ranges these
+    are.
+    """
     for line in fact.routes.splitlines():
         target = line.partition(" ")[0]
         if "/" not in target or skipped.search(line):
@@ -68,7 +72,7 @@ def together(facts: Mapping[str, Facts], gpus: int) -> Iterator[Problem]:
     yield from _alike(facts, "machine id", lambda fact: fact.machine_id, remedy)
     yield from _skewed(facts)
 
-    # GPUs without a driver count: `alone` reports each of them.
+    # GPUs without a driver count here: `alone` already reports them.
     has = sum(max(fact.gpus, fact.displays) for fact in facts.values())
     if has < gpus:
         together = f"have {counted(has, 'GPU')} together"
@@ -88,7 +92,8 @@ def _alike(
 
 def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
     skews = [fact.skew for fact in facts.values()]
-    # If two differ, this machine's clock says which is wrong.
+    # With an even number of hosts, this machine's clock is added, so that the median is one clock:
+    # of two hosts that differ, it decides which one is wrong.
     middle = median(skews if len(skews) % 2 else [*skews, 0.0])
     for host, fact in facts.items():
         off = fact.skew - middle
@@ -114,8 +119,9 @@ def _kernel(fact: Facts) -> str | None:
 
 
 def _hostname(fact: Facts, address: str) -> str | None:
-    # It is the node's name, but for capitals, and each host gets it into /etc/hosts: there an
-    # address, or a name that another machine has in DNS, would lead elsewhere.
+    # The lower-case host name becomes the node's name, and is written into /etc/hosts of every
+    # host. An IP address as the name, or a name that DNS gives to another machine, would lead
+    # elsewhere.
     label = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
     name = fact.hostname.lower()
     if re.fullmatch(rf"{label}(?:\.{label})+", name) and not re.fullmatch(r"[0-9.]+", name):

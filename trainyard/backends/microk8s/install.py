@@ -1,4 +1,4 @@
-"""MicroK8s on every host: its prerequisites, the snap of one channel, held, and running."""
+"""MicroK8s on every host: prerequisites, and a snap that is installed, held and started."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trainyard.seams.ssh.snaps import FROM_FILE
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
-# Some hundred MB of a snap, from far away.
+# The snap has a few hundred MB, and the store may be slow.
 INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0
 INFO_SECONDS = 20
-# Signs in `snap info` in the place of a version (snapd, cmd/snap/cmd_info.go), and the outcome of
-# an installation.
+# Signs that `snap info` prints instead of a closed channel's version (snapd, cmd/snap/cmd_info.go),
+# and what an installation from that channel would do.
 CLOSED = {
     "^": "what is installed is of the next safer channel, and nothing new comes here",
     "--": "nothing can be installed from it",
@@ -28,7 +28,7 @@ KUBELET_PORT = 10250
 
 
 def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
-    """Return the steps after which every host runs MicroK8s of the channel."""
+    """Return the steps that prepare all hosts, and install, upgrade and start MicroK8s on them."""
     steps = [_prepare_step(lab)]
     if lab.images:
         steps.append(offline.put_step(lab))
@@ -41,9 +41,10 @@ def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
 
 
 def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
-    """Return a warning if the channel is closed, before MicroK8s is installed from it, else "".
+    """Return a warning if MicroK8s is to be installed from a closed channel, else "".
 
-    The first host without MicroK8s asks the store; if that is silent, the installation says so.
+    The first host without MicroK8s asks the store. If the store does not answer, there is no
+    warning: the installation will fail.
     """
     bare = [host for host in lab.hosts if facts[host.name].is_bare]
     if lab.snaps or not bare:
@@ -59,7 +60,7 @@ def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
 
 
 def _prepare_step(lab: Lab) -> Step:
-    """Return the step after which kernel limits, host names and launch file fit MicroK8s."""
+    """Return the step that writes kernel limits, /etc/hosts and the launch file on each host."""
     facts = lab.facts()
     names = host_names(lab, facts)
 
@@ -92,7 +93,7 @@ def _prepare_step(lab: Lab) -> Step:
 
 def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
     """Return lines for /etc/hosts: control planes look up joining hosts (microk8s#2967, #3225)."""
-    # Sorted, since another control plane may be the first one tomorrow.
+    # Sorted, since the order of hosts may change with the first control plane.
     return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
 
@@ -116,11 +117,11 @@ def _install_step(lab: Lab) -> Step:
 
 def _install(host: Host, lab: Lab) -> None:
     if lab.snaps:
-        # From a file it would be installed once more.
+        # A snap file would be installed a second time; the store's snap would not.
         if lab.fact(host).snap is None:
             offline.install(host, lab)
     else:
-        # One that is there already says so, and exits 0.
+        # If MicroK8s is installed already, this does nothing and exits 0.
         host.root(
             "snap",
             "install",
@@ -130,22 +131,22 @@ def _install(host: Host, lab: Lab) -> None:
             seconds=INSTALL_SECONDS,
         )
 
-    # Refreshes in the night end clusters (microk8s#1022, #2491).
+    # Otherwise snapd refreshes MicroK8s at any time, which ended clusters (microk8s#1022, #2491).
     host.root("snap", "refresh", "--hold", "microk8s")
 
 
 def install_again(host: Host, lab: Lab) -> None:
-    """Install MicroK8s on a host from which it was removed, and which is to join the others."""
+    """Install MicroK8s again on a host where it was purged, so that the host can join."""
     lab.changed()
-    # The launch file was removed with the rest.
+    # The purge has removed the launch file, too.
     _write_launch_file(host, lab)
     _install(host, lab)
 
 
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
-    """Return a step for each host and minor up to the channel, control planes first.
+    """Return a step for each host and minor version up to the channel, control planes first.
 
-    Raises RequestError unless `upgrade`, and for a downgrade.
+    Raises RequestError if a host has another version and `upgrade` is not set, and for a downgrade.
     """
     facts = lab.facts()
     found = []
@@ -174,19 +175,22 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
             )
             raise RequestError(what, hint=hint)
 
-        # All of it but the minor: `1.34-strict/stable` is another snap than `1.34/stable`, which
-        # wants --classic.
+        # The steps keep the rest of the channel: `1.34-strict/stable` is another kind of snap than
+        # `1.34/stable`, which needs --classic.
         rest = re.sub(r"^1\.\d+", "", lab.channel)
         for minor in range(now + (now != then), then + 1):
             channel = f"1.{minor}{rest}" if minor != then else lab.channel
             found.append((minor, _upgrade_step(lab, host, channel, after)))
 
-    # No API server may be two minors ahead of another.
+    # All hosts get one minor before any host gets the next: API servers may differ by one minor.
     return [step for _, step in sorted(found, key=lambda step: step[0])]
 
 
 def _refuse_other_minor(lab: Lab, host: Host, version: str) -> None:
-    """Raise RequestError if a MicroK8s from a file, which has no channel, is of another minor."""
+    """Raise RequestError if a MicroK8s from a file has another minor version than the channel.
+
+    Such an installation has no channel of its own to compare.
+    """
     if _minor(version.removeprefix("v")) != _minor(lab.channel):
         raise RequestError(
             f"{host.name} runs MicroK8s {version}, which was installed from a file, and the file "
@@ -202,7 +206,7 @@ def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
         now = fact.snap.channel if fact.snap else "nothing"
         if now != channel and (fact.snap is None or _minor(now) <= _minor(channel)):
             return no(f"{now} is installed")
-        # One that has not joined is no node yet.
+        # A host that has not joined has no node whose readiness could be asked.
         if fact.node in lab.nodes() and not lab.is_ready(host):
             return no("its node is not Ready")
         return YES
@@ -228,10 +232,7 @@ def _minor(channel: str) -> int:
 
 
 def _start_step(lab: Lab, after: str) -> Step:
-    """Return the step after which every host's services run.
-
-    `microk8s start` does nothing on workers.
-    """
+    """Return the step that starts MicroK8s on every host whose kubelet does not run."""
 
     def lacks(_: Host, fact: Facts) -> str:
         if fact.is_stopped or KUBELET_PORT not in fact.listening:
@@ -245,7 +246,10 @@ def _start_step(lab: Lab, after: str) -> Step:
 
 
 def start(host: Host) -> None:
-    """Start all services of a host, and let boots start them."""
+    """Start all services of a host, now and at each boot.
+
+    `microk8s start` does nothing on workers, so snap starts the services as well.
+    """
     host.root("snap", "enable", "microk8s", check=False)
     host.microk8s("start", seconds=START_SECONDS, check=False)
     host.root("snap", "start", "--enable", "microk8s")

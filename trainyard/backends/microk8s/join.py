@@ -1,4 +1,4 @@
-"""Hosts with a MicroK8s each become one cluster: control planes one by one, workers together."""
+"""Hosts with a MicroK8s each join one cluster: control planes one by one, all workers together."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ AGENT_PORT = 25000
 DQLITE_PORT = 19001
 JOIN_SECONDS = 300.0
 READY_SECONDS = 180.0
-# A command that is cut off does not end the join that it began: the next join waits for that.
+# If a command is cut off, its join still runs on the host: with this lock the next join waits.
 ALONE = ("flock", "--close", "/var/snap/microk8s")
-# As long as the joins of a whole batch may take.
+# The time that the joins of all workers may take with one token.
 TOKEN_SECONDS = 1200
-# So many control planes vote from the third on, and others stand by (go-dqlite, roles).
+# With three or more control planes, three vote; the others are spares (go-dqlite, roles).
 VOTERS = 3
-# The tokens of workers are followed by others, with which their certificates are signed.
+# The files of join tokens. A worker's join adds a second token there, TOKEN-..., for its
+# certificates.
 TOKENS = "/var/snap/microk8s/current/credentials/*-tokens.txt"
 
 
@@ -39,9 +40,9 @@ def steps(lab: Lab) -> list[Step]:
 
 
 def is_part(lab: Lab, host: Host) -> bool:
-    """Say whether host and cluster agree that it is a node, in the role that the file gives it."""
+    """Say whether a host is a node in the file's role, both by the host and by the cluster."""
     fact = lab.fact(host)
-    # A host that was cut off in mid-join can be a node all the same, and could never leave.
+    # A host whose join was cut off may be a node, but could never leave: it has to join again.
     if fact.is_half_joined or fact.node not in lab.nodes():
         return False
     if fact.is_worker == host.is_control_plane:
@@ -55,7 +56,7 @@ def _first_step(lab: Lab) -> Step:
             return YES
         return lab.not_ready(lab.first)
 
-    # `changed` as its action: each question then asks the host again.
+    # The action is `changed`, so that each poll asks the host again.
     title = f"{lab.first.name} is a control plane"
     return Step("first-control-plane", title, done, lab.changed, deadline=READY_SECONDS, every=1.0)
 
@@ -78,8 +79,8 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
     def join() -> None:
         if not is_part(lab, host):
             refuse_dead_members(lab)
-            # No flag: `--controlplane` sets the parameter of `--worker` to "as-master", of which
-            # join.py:689 asks only whether it is true, and the host goes the worker's way.
+            # No flag: `--controlplane` sets the parameter of `--worker` to "as-master", and
+            # join.py:689 only tests if that is true. The host would join as a worker.
             _join(lab, [host])
 
     title = f"Join {host.name} as a control plane"
@@ -90,9 +91,9 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
 
 def _workers_step(lab: Lab, *, after: str) -> Step:
     def missing() -> list[Host]:
-        # All at once, and not one by one.
+        # This asks all hosts in parallel; `is_part` would ask one by one.
         lab.facts()
-        # If no control plane answers, no worker is known to be missing.
+        # Without an answer of a control plane, every worker would look missing.
         if lab.nodes():
             return [host for host in lab.workers if not is_part(lab, host)]
         return []
@@ -119,13 +120,14 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
 
 
 def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
-    """Let hosts join at the same time, with one token.
+    """Let hosts join at the same time, with one token, which is deleted afterwards.
 
-    It has a TTL: a token without one is used up by a join that fails.
+    The token has a TTL, since a token without one is used up even by a join that fails.
     """
     first = lab.first
     added = first.microk8s("add-node", "--token-ttl", str(TOKEN_SECONDS), "--format", "json").stdout
-    # TOKEN/CHECK; passed by the input, since every user on the host sees the words of a command.
+    # The token (TOKEN/CHECK) is passed by standard input: any user on the host can see a command's
+    # arguments.
     token = str(json.loads(added)["token"])
     try:
         each(hosts, lambda host: _join_one(host, first, token, flags))
@@ -136,6 +138,11 @@ def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
 
 
 def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None:
+    """Run `microk8s join` on a host. It returning normally does not prove that the host has joined.
+
+    Raises PrerequisiteError if the host does not reach the first control plane's ports, and
+    OutsideError if the join fails.
+    """
     for port, service in ((AGENT_PORT, "the cluster agent"), (API_PORT, "the API server")):
         if not host.reaches(first.ip, port):
             raise PrerequisiteError(
@@ -150,7 +157,8 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
     ran = host.root(
         "sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False
     )
-    # The last line is the reason, a traceback's too; a code of 0 is proven by the node.
+    # The last line of a failed join is the reason, also of a traceback. After code 0 the caller's
+    # step still waits for the node.
     if ran.code != 0:
         printed = "; ".join(filter(None, (last_line(ran.stdout), last_line(ran.stderr))))
         raise OutsideError(
@@ -161,9 +169,10 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
 
 
 def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
-    """Raise OutsideError while another member's database is dead (microk8s#2348: all were lost).
+    """Raise OutsideError if a member of dqlite other than `but` does not answer.
 
-    Its port is asked: without a quorum Kubernetes cannot write that a node is not Ready.
+    A change of members could then lose the whole database (microk8s#2348). The members' ports are
+    tried from the first control plane: without a quorum, Kubernetes cannot mark a node as not Ready.
     """
     dead = [ip for ip in lab.members() if ip != but and not lab.first.reaches(ip, DQLITE_PORT)]
     if dead:

@@ -1,4 +1,4 @@
-"""The kubeconfig of a Kubernetes that Trainyard made: one cluster, by a server that answers."""
+"""The kubeconfig of a Kubernetes that Trainyard made, with a server that answers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ STEP = "kubeconfig"
 def step(
     path: Path, ca: Callable[[], str], text: Callable[[], str], server: str, *, after: str
 ) -> Step:
-    """Return the step after which the kubeconfig is here.
+    """Return the step that writes the kubeconfig to `path`, unless it has the CA of Kubernetes.
 
-    `ca` asks Kubernetes for its CA, `text` for a kubeconfig.
+    `ca` asks Kubernetes for its CA, `text` for its own kubeconfig. `server` is written instead of
+    the server there.
     """
 
     def done() -> Answer:
@@ -41,7 +42,7 @@ def step(
 
 
 def write(path: Path, text: str, server: str) -> None:
-    """Write a kubeconfig for this server, whatever the text calls it: `https://HOST:PORT`."""
+    """Write a kubeconfig with its server replaced by `server` (`https://HOST:PORT`)."""
     document = yaml.safe_load(text)
     if not isinstance(document, dict):
         raise OutsideError("Kubernetes gives no kubeconfig", where=text.strip().partition("\n")[0])
@@ -51,10 +52,10 @@ def write(path: Path, text: str, server: str) -> None:
 
 
 def choose_server(site: Site, path: Path, servers: Sequence[str]) -> None:
-    """Let the kubeconfig name another of the servers if its own does not answer.
+    """If the kubeconfig's server does not answer, replace it by the first of `servers` that does.
 
-    The cluster's record follows. If no server of this CA answers, nothing changes: the next
-    question to Kubernetes raises the reason.
+    The server in the cluster's record is replaced, too. If no server with this CA answers, nothing
+    changes, and nothing is raised: the next request to Kubernetes will raise the reason.
     """
     text = path.read_text()
     document = yaml.safe_load(text)

@@ -1,4 +1,4 @@
-"""The hosts of a lab, and their facts when last asked."""
+"""A lab: the hosts of a MicroK8s cluster, and their facts when last asked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
 
-# Not every sshd has /snap/bin on its PATH, and not every sudo keeps it.
+# The full path, since sshd's or sudo's PATH may lack /snap/bin.
 MICROK8S = "/snap/bin/microk8s"
 API_PORT = 16443
 LOCK_FILE = "/run/trainyard.lock"
@@ -31,7 +31,7 @@ LOCK_FILE = "/run/trainyard.lock"
 
 @dataclass(frozen=True)
 class Host(ssh_hosts.Host):
-    """A host of a lab, and which part the file gives it."""
+    """A host of a lab, and its role in the file: control plane or worker."""
 
     is_control_plane: bool
 
@@ -40,17 +40,20 @@ class Host(ssh_hosts.Host):
         return f"https://{self.ip}:{API_PORT}"
 
     def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
-        """Run `microk8s WORDS` as root; `check` raises for any exit code but 0, which proves nothing."""
+        """Run `microk8s WORDS` as root; with `check`, raise for another exit code than 0.
+
+        MicroK8s may exit 0 without an effect.
+        """
         return self.root(MICROK8S, *words, seconds=seconds, check=check)
 
 
 @dataclass
 class Lab:
-    """The hosts of a cluster file, the first control plane first, and what is installed on them.
+    """The hosts of a cluster file, control planes first, and what is to be installed on them.
 
-    MicroK8s is that of `channel`, or of the files `snaps`, of which the last is its own; `images`
-    are files, `mirrors` URLs by registry. The hosts are asked once, and after a change again for
-    each question of a step.
+    MicroK8s is installed from `channel`, or from the files `snaps`, the last of which is MicroK8s'
+    own. `images` are image files to load, `mirrors` URLs by registry. Answers of hosts are cached
+    until `changed` is called; after that, `look_again` before each question of a step drops them.
     """
 
     hosts: Sequence[Host]
@@ -65,12 +68,12 @@ class Lab:
 
     @property
     def first(self) -> Host:
-        """Return the control plane that is asked, and by which the others join."""
+        """Return the control plane that is asked about the cluster, and that the others join."""
         return self.control_planes[0]
 
     @property
     def release(self) -> str:
-        """Return which MicroK8s is installed: its channel, or its file."""
+        """Return in words which MicroK8s is to be installed: the channel, or the file."""
         if self.snaps:
             return f"from {self.snaps[-1].name}"
         return self.channel
@@ -84,7 +87,7 @@ class Lab:
         return [host for host in self.hosts if not host.is_control_plane]
 
     def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
-        """Return the facts of hosts, of all by default; raise one error for all that gave none."""
+        """Return the facts of these hosts, or of all; raise one error for all without an answer."""
         found, errors = self.ask(list(hosts) or self.hosts)
         refuse(errors)
         return found
@@ -95,7 +98,10 @@ class Lab:
     def ask(
         self, hosts: Sequence[Host]
     ) -> tuple[Mapping[str, Facts], Mapping[str, TrainyardError]]:
-        """Ask hosts for their facts, once; return them, and the errors of those that gave none."""
+        """Return the facts of hosts, and the errors of those that did not answer, by name.
+
+        Only hosts whose facts are not cached are asked.
+        """
         unknown = [host for host in hosts if host.name not in self._facts]
         found, errors = try_each(unknown, lambda host: facts.read(host.connection, now=time.time()))
         self._facts.update(found)
@@ -103,7 +109,7 @@ class Lab:
         return known, errors
 
     def put_members_first(self) -> None:
-        """Let the first control plane be one that others have joined, wherever the file has it."""
+        """Reorder the hosts, so that a control plane that has joined others is the first one."""
         facts = self.facts()
 
         def order(host: Host) -> bool:
@@ -114,24 +120,24 @@ class Lab:
         self.hosts = sorted(self.hosts, key=order)
 
     def changed(self) -> None:
-        """Note a change: earlier answers are stale, and later ones are asked again."""
+        """Note a change: cached answers are dropped now, and from now on by each `look_again`."""
         self._changed = True
         self.look_again()
 
     def look_again(self) -> None:
-        """Forget the answers, if anything was changed."""
+        """Drop the cached answers, if this command has changed anything."""
         if self._changed:
             self._facts = {}
             self._nodes = None
 
     def nodes(self) -> Mapping[str, Object]:
-        """Return Kubernetes' nodes by name, {} if no control plane answers."""
+        """Return the cached or newly asked nodes of Kubernetes by name; {} without an answer."""
         if self._nodes is None:
             self._nodes = self._ask_nodes()
         return self._nodes
 
     def members(self) -> Mapping[str, Member]:
-        """Return the members of dqlite by the addresses of their hosts."""
+        """Return the members of dqlite by IP address, as the first control plane knows them."""
         return {member.host: member for member in self.fact(self.first).members}
 
     def is_ready(self, host: Host) -> bool:
@@ -139,7 +145,10 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Say that a host's node is not Ready, for which image it waits, and how much has come."""
+        """Return the answer "no" for a host whose node is not Ready; ask for which image it waits.
+
+        `moved` is the number of pulled bytes: a step that waits sees progress by it.
+        """
         ran = self.first.microk8s(*_pods_on(self.fact(host).node), check=False)
         detail = "its node is not Ready"
         if ran.stdout.startswith("{"):
@@ -149,12 +158,15 @@ class Lab:
         return no(detail, moved=self.pulled([host]))
 
     def pulled(self, hosts: Sequence[Host]) -> int:
-        """Return how many bytes of images came to these hosts so far."""
+        """Return how many bytes of images these hosts have pulled so far, all together."""
         return sum(fact.pulled for fact in self.facts(hosts).values())
 
     def lock(self) -> None:
-        """Lock the hosts until this command ends; NotReadyError names another that holds the lock."""
-        # A host that was rebooted meanwhile has forgotten it.
+        """Lock the lab on its first control plane until this command ends.
+
+        Raises NotReadyError, with its owner, if another command holds the lock.
+        """
+        # The lock is taken again if the host was rebooted since.
         if self._lock is None or not self._lock.runs:
             self._lock = lock.take(self.first.connection, LOCK_FILE)
             self.changed()
@@ -164,7 +176,7 @@ class Lab:
             found, _ = self.ask([host])
             if host.name not in found:
                 continue
-            # A host that runs alone would answer with itself.
+            # A host that has not joined would answer with only its own node.
             if host is not self.first and not found[host.name].has_joined:
                 continue
             ran = host.microk8s(
@@ -190,7 +202,10 @@ def each_step(
     deadline: float = 0.0,
     after: str | None = None,
 ) -> Step:
-    """Return the step that mends each host for which `lacks` returns a problem, not ""."""
+    """Return the step that calls `mend` in parallel for each host where `lacks` returns a problem.
+
+    `lacks` returns "" for a host without a problem.
+    """
 
     def lacking() -> dict[str, list[Host]]:
         facts = lab.facts()
@@ -220,14 +235,14 @@ def each_step(
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
-    """Return the hosts of a cluster file; no host is asked yet, and no file is looked for."""
+    """Return the lab of a cluster file; no host is asked here, and no file is looked for."""
     control_planes = section.control_planes
     desired = (*control_planes, *section.workers)
     found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)
     made = []
     for index, host in enumerate(found):
         made.append(Host(**vars(host), is_control_plane=index < len(control_planes)))
-    # snapd calls every channel by its full name.
+    # snapd shows every channel with its risk level, so `1.34` would differ from `1.34/stable`.
     channel = section.channel
     if "/" not in channel:
         channel = f"{channel}/stable"

@@ -1,4 +1,4 @@
-"""Nodes without a host in the file: remains of one that is to join, and hosts that left the file."""
+"""Hosts that must leave: removed from the file, or with remains that would prevent their join."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing, warning
 from trainyard.wording import named
 
-# An annotation of each host's node: the file's address of it, by which it is found when the file
-# no longer names it.
+# The annotation of each host's node with its SSH address from the file: by it the host is reached
+# after the file no longer names it.
 ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
-# dqlite writes its members down every 30 s.
+# dqlite writes its list of members to disk only every 30 s.
 SETTLE_SECONDS = 60.0
-# The exit code of `leave` on the host that holds the only copy of the database
+# The exit code of `microk8s leave` on the host that has the only copy of the database
 # (scripts/wrappers/leave.py).
 ONLY_COPY = 3
-# `leave` refuses without the file that a join writes last, and which a join that was cut off never
-# wrote (wrappers/microk8s-leave.wrapper); the lock of that join it leaves.
+# `microk8s leave` needs a file that a join writes last (wrappers/microk8s-leave.wrapper). A join
+# that was cut off has not written the file, and has left its lock, which `leave` does not remove.
 LEAVE = f"touch {LOCKS}/no-cert-reissue; {MICROK8S} leave; rm -f {LOCKS}/join-in-progress"
 ONLY_VOTER = (
-    "If it alone votes: let it stay in the file, and another control plane leave, or "
-    "name three of them."
+    "If it is the only voter: keep it in the file and let another control plane leave, or "
+    "name three control planes."
 )
 NOT_OURS = (
     "MicroK8s there is not of Trainyard's making: sudo snap remove microk8s --purge, and "
@@ -46,8 +46,12 @@ BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 
 def steps(lab: Lab, site: Site) -> list[Step]:
-    """Return the steps before any host joins; with `site.wishes.remove`, hosts that left the file go."""
-    # Without an answer every host would look like no node, and be told to leave.
+    """Return the steps before any host joins: they remove remains and, with --remove, left hosts.
+
+    Left hosts are hosts of the cluster that the file no longer names. Without --remove a step warns
+    about them.
+    """
+    # Without an answer no host would look like a node, and each would be told to leave.
     if not lab.nodes():
         raise OutsideError(
             "no control plane answers", hint="Repeat the same command: it continues from here."
@@ -78,11 +82,15 @@ def steps(lab: Lab, site: Site) -> list[Step]:
 def left_file(
     hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]
 ) -> dict[str, Object]:
-    """Return the nodes of hosts that the file once named; `known` are facts of those that answer."""
+    """Return the nodes of hosts that a file once named and this file does not, dead ones first.
+
+    `known` are the facts of the file's hosts that answered. Nodes without Trainyard's annotation
+    are left out.
+    """
     names = {fact.node for fact in known.values()}
     ips = {host.ip for host in hosts}
     left = {}
-    # The dead first: while one is a member, no other may leave.
+    # Dead nodes come first: while a dead one is a member of dqlite, no other may leave.
     for name, node in sorted(nodes.items(), key=lambda item: is_ready(item[1])):
         is_in_file = name in names or internal_ip(node) in ips
         if _address(node) and not is_in_file:
@@ -91,7 +99,10 @@ def left_file(
 
 
 def refuse_left(lab: Lab) -> None:
-    """Raise RequestError if hosts that left the file are in the cluster, which alone knows them."""
+    """Raise RequestError if the cluster has hosts that the file no longer names.
+
+    Only the cluster knows their addresses: removing it would leave MicroK8s on them.
+    """
     left = left_file(lab.hosts, lab.facts(), lab.nodes())
     if left:
         hosts = named([f"{name} ({_address(node)})" for name, node in left.items()])
@@ -103,7 +114,10 @@ def refuse_left(lab: Lab) -> None:
 
 
 def _refuse_unknown_addresses(lab: Lab, site: Site) -> None:
-    """Raise RequestError for a host to remove whose address no cluster file here ever named."""
+    """Raise RequestError if a left host's address was never named by a cluster file here.
+
+    Its annotation is then not trusted (see addresses.py).
+    """
     known = addresses.known(site)
     unknown = []
     for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items():
@@ -119,7 +133,7 @@ def _refuse_unknown_addresses(lab: Lab, site: Site) -> None:
 
 
 def address_step(lab: Lab, site: Site, *, after: str) -> Step:
-    """Return the step after which each host's address is on its node, and written down here."""
+    """Return the step that writes each host's SSH address on its node, and records it here."""
     every = {host.ssh for host in lab.hosts}
 
     def lacks(host: Host, fact: Facts) -> str:
@@ -142,7 +156,7 @@ def address_step(lab: Lab, site: Site, *, after: str) -> Step:
 
 
 def back_up(control_plane: Host) -> None:
-    """Back the database up. Raises NotReadyError if it is silent: MicroK8s has no limit itself."""
+    """Back up the database. Raises NotReadyError after a time limit: MicroK8s itself has none."""
     control_plane.microk8s("dbctl", "backup", "-o", BACKUP)
 
 
@@ -151,9 +165,9 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def _has_remains(lab: Lab, host: Host) -> bool:
-    """Say whether a host that is to join is a node or a member, or believes to be one.
+    """Say whether a host that must join is still known to the cluster, or believes to be a node.
 
-    Such a join is refused ("already known to dqlite", 504), or succeeds and joins nothing.
+    Its join would be refused ("already known to dqlite", 504), or would succeed without an effect.
     """
     if host is lab.first or is_part(lab, host):
         return False
@@ -180,7 +194,7 @@ def _remains_step(lab: Lab, host: Host) -> Step:
             remove.purge(host)
 
         for name in (host.ip, fact.node):
-            # It exits 1 where Kubernetes has no such node, although it removed the member.
+            # Without such a node in Kubernetes the command exits 1, but removes the member.
             lab.first.microk8s("remove-node", name, "--force", check=False)
 
         if is_purged:
@@ -196,7 +210,10 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 
 
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
-    """Let a host leave, after a join that still runs there; return the failed `leave`, if it fails."""
+    """Run `microk8s leave` on a host, after a join that may still run; return it if it failed.
+
+    None means that the host has left. A stopped host is started first.
+    """
     if fact.is_stopped:
         # `leave` fails on a stopped host (wrappers/microk8s-leave.wrapper: exit_if_stopped).
         install.start(host)
@@ -208,7 +225,10 @@ def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
 
 
 def _may_be_purged(lab: Lab, host: Host, fact: Facts, refused: Ran) -> bool:
-    """Say whether Trainyard installed the host, and the database keeps its quorum without it."""
+    """Say whether MicroK8s may be purged from a host that could not leave.
+
+    Trainyard must have installed it, and the database must keep its quorum without the host.
+    """
     voters = {member.host for member in lab.members().values() if member.is_voter}
     keeps_quorum = 2 * len(voters - {host.ip}) > len(voters)
     return fact.is_ours and refused.code != ONLY_COPY and keeps_quorum
@@ -220,7 +240,11 @@ def _before_a_member_leaves(lab: Lab, host: Host) -> None:
 
 
 def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
-    """Return the step that takes a host out of the cluster; its node, with the address, goes last."""
+    """Return the step that takes a host out of the cluster.
+
+    The host's node is removed last, as it has the address by which a repeated command finds the
+    host. With `forced` a host that does not answer is removed without being cleaned.
+    """
 
     def done() -> Answer:
         is_left = host.name in lab.nodes() or host.ip in lab.members()
@@ -265,7 +289,10 @@ def _ray_pods(lab: Lab, host: Host) -> str:
 
 
 def _give_back(lab: Lab, host: Host) -> None:
-    """Move a host's pods away, let it leave, and leave it as it was found."""
+    """Drain a host, let it leave, and remove from it what Trainyard installed.
+
+    Raises OutsideError if another machine answers at its address, or if it cannot leave.
+    """
     node = lab.nodes()[host.name]
     fact = facts.read(host.connection, now=0.0)
     if fact.machine_id != node["status"]["nodeInfo"]["machineID"]:
@@ -278,7 +305,7 @@ def _give_back(lab: Lab, host: Host) -> None:
     if host.ip in lab.members():
         _before_a_member_leaves(lab, host)
 
-    # A kubelet that does not run ends no pod.
+    # A drain waits for the kubelet to end pods: without one it would wait in vain.
     if is_ready(node):
         lab.first.microk8s("kubectl", "drain", host.name, *DRAIN, seconds=330)
 

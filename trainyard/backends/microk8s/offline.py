@@ -1,4 +1,4 @@
-"""Hosts that reach no store and no registry: snaps and images come as files of this machine."""
+"""Hosts that reach no snap store and no registry: snaps and images are copied from this machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import Step, nothing
 from trainyard.wording import counted, named
 
-# Images of some GB, unpacked by a slow disk.
+# Containerd unpacks images of some GB, perhaps on a slow disk.
 LOAD_SECONDS = 600.0
 INSTALL_SECONDS = 900.0
 ON_HOST = "/var/tmp"  # noqa: S108 (root writes there; a name of its own is made for each file)
 
 
 def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
-    """Return the snaps that a cluster file names; PrerequisiteError for one that is not there."""
+    """Return the paths of the file's snaps; PrerequisiteError if one does not exist."""
     found = tuple(_path(name, directory) for name in section.snap)
     missing = [str(path) for path in found if not path.is_file()]
     if missing:
@@ -31,7 +31,7 @@ def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def unverified(lab: Lab) -> str:
-    """Return a warning about snaps without an assertion, which nothing verifies, else ""."""
+    """Return a warning about snap files without .assert, which snapd cannot verify; else ""."""
     found = [path.name for path in lab.snaps if not path.with_suffix(".assert").is_file()]
     if found:
         return (
@@ -41,7 +41,7 @@ def unverified(lab: Lab) -> str:
 
 
 def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
-    """Return the files of images in the file's directory; PrerequisiteError if it has none."""
+    """Return the *.tar files in the directory microk8s.images; PrerequisiteError without any."""
     if section.images is None:
         return ()
     place = _path(section.images, directory)
@@ -53,7 +53,7 @@ def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def put_step(lab: Lab) -> Step:
-    """Return the step after which every host has the files of images; it needs no MicroK8s."""
+    """Return the step that copies the image files to every host; MicroK8s need not be installed."""
 
     def lacks(_: Host, fact: Facts) -> str:
         missing = [path.name for path in _missing(lab, fact, among=("", LOADED))]
@@ -68,7 +68,7 @@ def put_step(lab: Lab) -> Step:
 
 
 def loaded_step(lab: Lab, *, after: str) -> Step:
-    """Return the step after which containerd of every host has loaded them."""
+    """Return the step that waits until containerd on every host has loaded the image files."""
 
     def lacks(_: Host, fact: Facts) -> str:
         waiting = [path.name for path in _missing(lab, fact, among=(LOADED,))]
@@ -83,7 +83,7 @@ def loaded_step(lab: Lab, *, after: str) -> Step:
 
 
 def install(host: Host, lab: Lab) -> None:
-    """Install the snaps, each with its assertion; needed snaps that the host has stay."""
+    """Install the snap files on a host, except needed snaps that it has in any version."""
     *needed, microk8s = lab.snaps
     for path in needed:
         name = path.name.partition("_")[0].removesuffix(".snap")
@@ -93,7 +93,7 @@ def install(host: Host, lab: Lab) -> None:
 
 
 def refuse_another(lab: Lab, host: Host, fact: Facts) -> None:
-    """Raise RequestError where another MicroK8s is installed than that of the file."""
+    """Raise RequestError if the installed MicroK8s differs in size from the snap file."""
     file = lab.snaps[-1]
     if fact.snap is None or fact.snap_bytes == file.stat().st_size:
         return
@@ -114,7 +114,7 @@ def _install(host: Host, path: Path, *flags: str) -> None:
             host.connection.put(f"{there}.assert", assertion, sudo=True)
             host.root("snap", "ack", f"{there}.assert")
         else:
-            # A snap that was built, and not downloaded, has none.
+            # A snap that was built locally has no assertion.
             flags = (*flags, "--dangerous")
         host.root("snap", "install", there, *flags, seconds=INSTALL_SECONDS)
     finally:
@@ -122,7 +122,10 @@ def _install(host: Host, path: Path, *flags: str) -> None:
 
 
 def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
-    """Return the files that a host has, in their size, under no name with one of these endings."""
+    """Return the image files that a host lacks.
+
+    A host has a file if one of the same size exists under its name plus one of the endings `among`.
+    """
     missing = []
     for path in lab.images:
         size = path.stat().st_size

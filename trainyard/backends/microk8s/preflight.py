@@ -1,4 +1,4 @@
-"""Rules for the hosts before anything is done to them: every rule, every host, one table."""
+"""Rules for hosts, all checked before anything is done; one error lists all problems."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from trainyard.spec.units import GIB
 from trainyard.wording import named
 
 DISK = 2 * GIB
-# The first with `snap refresh --hold`: Debian 12 has 2.57.6.
+# The first snapd with `snap refresh --hold`; Debian 12 has 2.57.6, which is too old.
 SNAPD = (2, 58)
-# So many times what is pulled of an image must fit on a new host.
+# A new host needs disk room for three times an image's pulled bytes: see `_disk`.
 IMAGES = 3
 # The ranges of pods and services.
 RANGES = ("10.1.0.0/16", "10.152.183.0/24")
@@ -35,7 +35,7 @@ REGISTRY_PORT = 32000
 
 @dataclass(frozen=True)
 class Desired:
-    """The cluster file's needs of all hosts. `image`: bytes of its image that each host pulls."""
+    """Needs of the cluster file: `gpus` on all hosts together, `image` bytes to pull on each."""
 
     gpus: int = 0
     image: int = 0
@@ -48,7 +48,10 @@ def refuse(
     desired: Desired,
     silent: Sequence[Problem] = (),
 ) -> None:
-    """Raise PrerequisiteError with all problems, host by host, and with `silent` hosts."""
+    """Raise one PrerequisiteError with all problems, and with those of hosts that did not answer.
+
+    `silent` are the latter; without other problems nothing is raised.
+    """
     found = tuple(problems(hosts, facts, desired))
     if found:
         raise PrerequisiteError(
@@ -59,14 +62,14 @@ def refuse(
 def problems(
     hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired
 ) -> Iterator[Problem]:
-    """Yield the problems of each host, then those of all together."""
+    """Yield the problems of each host, then those that show only when hosts are compared."""
     answered = [host for host in hosts if host.name in facts]
     for host in answered:
         for message in _alone(host, facts[host.name], desired):
             if message:
                 yield Problem(host.name, message)
 
-    # Hosts that give no facts may have the GPUs.
+    # A host that did not answer may have the missing GPUs: then their number is not checked.
     gpus = desired.gpus if len(answered) == len(hosts) else 0
     yield from host_checks.together(facts, gpus)
     yield from _of_other_clusters(facts, {host.ip for host in hosts})
@@ -82,7 +85,7 @@ def _alone(host: Host, fact: Facts, desired: Desired) -> Iterator[str | None]:
 
 
 def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
-    """Yield the hosts that are nodes of a cluster with hosts that the file does not name."""
+    """Yield a problem for each host in a cluster none of whose control planes the file names."""
     for host, fact in facts.items():
         if fact.is_worker:
             control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints))
@@ -96,10 +99,11 @@ def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[P
 
 
 def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
-    """Return a warning about firewalls of bare hosts that may keep pods apart, else "".
+    """Return a warning about new hosts whose firewall may separate pods, else "".
 
-    MicroK8s accepts the packets of its pods itself (wrappers/run-kubelite-with-args), as Docker
-    does.
+    This is no problem yet: MicroK8s itself accepts the packets of its pods
+    (wrappers/run-kubelite-with-args). Docker does so for its containers: hosts with it are left
+    out.
     """
     dropping = []
     for host in hosts:
@@ -134,7 +138,8 @@ def _memory(fact: Facts, host: Host) -> str | None:
 
 
 def _disk(fact: Facts, desired: Desired) -> str | None:
-    # Pulled, unpacked, and once more while it changes; a host that is not bare may hold it already.
+    # Room for the pulled layers, the unpacked files, and another copy during a change. A host with
+    # MicroK8s may have the image already.
     least = max(DISK, IMAGES * desired.image if fact.is_bare else 0)
     if fact.disk >= least:
         return None
@@ -148,7 +153,7 @@ def _ranges(fact: Facts, host: Host) -> str | None:
 
 
 def _registry_port(fact: Facts, desired: Desired) -> str | None:
-    # The addon itself is a NodePort: packets are led there, and no process listens.
+    # The addon's own registry is a NodePort, on which no process listens.
     if not desired.has_registry or REGISTRY_PORT not in fact.listening:
         return None
     return (
@@ -167,9 +172,10 @@ def _launch(fact: Facts, host: Host) -> str | None:
 
 
 def _docker_later(fact: Facts, host: Host) -> str | None:
-    """Return the problem that Docker's bridge would look like a new address to MicroK8s.
+    """Return the problem if Docker is installed but not started, on a host that has not joined.
 
-    It would then remove every container.
+    When Docker starts, MicroK8s would take the new bridge for a changed host address, and would
+    remove every container.
     """
     if fact.snap is None or fact.has_joined:
         return None

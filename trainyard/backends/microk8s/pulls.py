@@ -1,4 +1,4 @@
-"""Images that the pods of a node wait for, by its kubelet."""
+"""Images that the pods of a node wait for, by the pods' statuses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ PULLS = ("ContainerCreating", "PodInitializing")
 
 
 def waited_for(pods: Sequence[Object]) -> str:
-    """Return the first pod that waits for an image, and the image, "" if none waits.
+    """Return in words a pod that waits for its image, and the image; "" if none waits.
 
-    An image that could not be pulled comes first, with the kubelet's reason.
+    If an image could not be pulled, that pod is returned, with the kubelet's reason.
     """
     pulling = ""
     for pod in pods:
@@ -27,7 +27,7 @@ def waited_for(pods: Sequence[Object]) -> str:
 
 
 def _begun(pod: Object) -> Sequence[Object]:
-    """Return the containers that start now: the next init container, or then all others."""
+    """Return the containers that may start now: the next init container, else all others."""
     status = pod.get("status") or {}
     for init in status.get("initContainerStatuses") or ():
         if "terminated" not in (init.get("state") or {}):
@@ -36,7 +36,7 @@ def _begun(pod: Object) -> Sequence[Object]:
 
 
 def _waits(status: Object) -> bool:
-    """Say whether a container waits for its image; one whose image is there has an id."""
+    """Say whether a container waits for its image, and has no image id yet."""
     reason = _reason(status)
     return not status.get("imageID") and (reason in PULLS or "Image" in reason)
 

@@ -1,4 +1,4 @@
-"""Hosts as they were found: Trainyard's MicroK8s goes, and its files go from every host."""
+"""Removal of the lab: Trainyard's MicroK8s, and Trainyard's files on every host."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 
 REMOVE_SECONDS = 600.0
-# The id of the step that removes it.
+# The id of the step that removes MicroK8s.
 _REMOVE = "remove-microk8s"
 
 
 def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
-    """Return the steps: workers first, which still talk to the control planes.
+    """Return the steps that remove MicroK8s, clean the hosts, and delete files on this machine.
 
-    `written` are files of this machine about the lab; they go last.
+    Workers are removed before control planes, with which they still talk. `written` are this
+    machine's files about the lab; they are deleted last. Raises an error if snapd does not answer,
+    or if the cluster also has hosts whose MicroK8s Trainyard did not install.
     """
     facts = lab.facts()
     silent = [host.name for host in lab.hosts if facts[host.name].snapd == UNAVAILABLE]
@@ -84,14 +86,14 @@ def _forgetting(written: Sequence[Path]) -> Step:
 
 
 def give_back(host: Host, fact: Facts) -> None:
-    """Leave one host as it was found."""
+    """Remove Trainyard's files from a host, and MicroK8s if Trainyard installed it."""
     if fact.is_ours:
         purge(host)
     _clean(host)
 
 
 def purge(host: Host) -> None:
-    """Remove MicroK8s, with all that it holds."""
+    """Remove MicroK8s from a host, with all its data."""
     host.root("snap", "remove", "microk8s", "--purge", seconds=REMOVE_SECONDS)
 
 
@@ -103,12 +105,14 @@ def _is_marked(_: Host, fact: Facts) -> str:
 
 
 def _clean(host: Host) -> None:
-    # Kernel limits stay until the next boot: other programs may count on them by now.
+    # Only the file is removed: the kernel keeps the limits until the next boot, as other programs
+    # may rely on them by now.
     host.root("rm", "-f", SYSCTL_FILE, LOCK_FILE)
-    # The launch file stays on a host that was prepared, and on which nothing was installed.
+    # On a host that was prepared, but where MicroK8s was never installed, the launch file is left:
+    # no purge has removed it.
     launch = f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm -rf {LAUNCH_FILE} {COMMON}/etc'
     host.root("sh", "-euc", launch)
     hosts_file.write(host, "")
-    # Kubectl's cache for root, and directories that are empty by now.
+    # Root's kubectl cache, and directories that the purge has left empty.
     empty = "rm -rf ~/.kube/cache; rmdir ~/.kube /var/snap/microk8s/common /var/snap/microk8s"
     host.root("sh", "-c", empty, check=False)

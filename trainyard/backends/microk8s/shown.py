@@ -1,4 +1,4 @@
-"""The hosts in `cluster.plan --json`: the files that each would get, filled in."""
+"""The hosts in `cluster.plan --json`: the files that each host would get, as rendered."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trainyard.spec.cluster import ClusterSpec
 
 
 def documents(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return a document of each host, and one of the KubeRay operator's values. Asks the hosts.
+    """Ask the hosts; return a document of each, and one with the KubeRay operator's chart values.
 
-    A host's launch configuration is among its files while MicroK8s is to be installed: nothing
-    reads it later.
+    The launch configuration is shown only for hosts without MicroK8s, as nothing reads it after
+    the installation.
     """
     facts = lab.facts()
     lab.put_members_first()

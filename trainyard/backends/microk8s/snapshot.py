@@ -1,4 +1,4 @@
-"""The answers of a lab's hosts and their Kubernetes at one moment, and the errors of the others."""
+"""One snapshot of a lab: its hosts' answers or errors, and the nodes of their Kubernetes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ LEFT = "not in the file any more: trainyard cluster.up --remove"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Facts of hosts that answered, errors of others; by IP, nodes and whether members vote."""
+    """The facts of hosts that answered and the errors of the others, both by name.
+
+    `nodes` are Kubernetes' nodes by IP; {} without an answer. `votes` says by IP whether a member
+    of dqlite votes.
+    """
 
     facts: Mapping[str, Facts]
     errors: Mapping[str, TrainyardError]
@@ -30,7 +34,7 @@ class Snapshot:
 
 
 def read(lab: Lab) -> Snapshot:
-    """Ask all hosts at once, then Kubernetes through the first control plane that answered."""
+    """Ask all hosts in parallel, then Kubernetes through a control plane that answered."""
     facts, errors = lab.ask(lab.hosts)
     answered = [host for host in lab.control_planes if host.name in facts]
     planes = [host for host in answered if facts[host.name].members]
@@ -42,14 +46,17 @@ def read(lab: Lab) -> Snapshot:
     nodes = {pods.internal_ip(node): node for node in alive.nodes().values()}
     votes = {}
     for ip, member in alive.members().items():
-        # A host that is alone is a member at loopback.
+        # A control plane without others is in dqlite's list with a loopback address.
         reached = alive.first.ip if ip.startswith("127.") else ip
         votes[reached] = member.is_voter
     return Snapshot(facts, errors, nodes, votes)
 
 
 def statuses(lab: Lab, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
-    """Ask every host, and Kubernetes about hosts that left the file; `nodes` are Ray's."""
+    """Ask all hosts and Kubernetes; return the status of each host, also of left ones.
+
+    `nodes` are the Ray nodes, to say on which host each runs.
+    """
     return of(lab.hosts, read(lab), nodes)
 
 
@@ -62,7 +69,7 @@ def of(hosts: Sequence[Host], now: Snapshot, nodes: Sequence[NodeStatus]) -> tup
 
 
 def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus:
-    """Return how one host is."""
+    """Return the status of a host of the file."""
     fact = now.facts.get(host.name)
     node = now.nodes.get(host.ip)
     ends = sorted((end, name) for name, end in (fact.certificates if fact else {}).items())
@@ -87,7 +94,7 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
 def _status_of_left(
     name: str, node: Object, now: Snapshot, nodes: Sequence[NodeStatus]
 ) -> HostStatus:
-    """Return the status of a host that left the file, as far as Kubernetes knows it."""
+    """Return the status of a host that left the file; it is not asked, only Kubernetes."""
     ip = pods.internal_ip(node)
     on_it = tuple(ray.name for ray in nodes if ray.host == name)
     role: HostRole = "control plane" if ip in now.votes else "worker"
@@ -110,7 +117,7 @@ def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
     node = now.nodes.get(host.ip)
     if fact.is_bare:
         return "not joined", "MicroK8s is not installed"
-    # Kubernetes notices a kubelet's end after 40 s or more.
+    # The host's own facts come first: Kubernetes notices a dead kubelet only after 40 s or more.
     if fact.is_stopped or KUBELET_PORT not in fact.listening:
         return "not ready", "MicroK8s is stopped" if fact.is_stopped else "its kubelet does not run"
     if not now.nodes:
