@@ -269,7 +269,7 @@ def _lines(event: Event, state: RunState) -> Iterator[str]:
             if event.text:
                 yield f"-- {event.text}"
         case Waiting() | DriversWaiting():
-            # A repeated event has the same reason with other numbers: it is printed once.
+            # A repeated event (`again`) has the same reason with other numbers: a reason is printed once.
             if event.text and not event.again:
                 yield f"-- {event.text}"
 

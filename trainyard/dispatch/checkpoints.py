@@ -56,7 +56,7 @@ def size_of(task: Task) -> int:
 
 
 def archive_of(task: Task) -> Archive:
-    """Return the archive of a task's last checkpoint.
+    """Return the archive of a task's checkpoint, with size and hash only if the task has ended.
 
     A running task may replace its checkpoint at any time: size and hash would not match.
     """

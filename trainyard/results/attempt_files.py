@@ -46,7 +46,7 @@ class AttemptFiles:
 
     @classmethod
     def of(cls, event: AttemptEnded) -> AttemptFiles | None:
-        """Return the files in the event of an attempt's end; None where its node could not tell."""
+        """Return the files in the event of an attempt's end; None if the node reported none."""
         brought = event.brought
         if not brought:
             return None

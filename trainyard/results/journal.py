@@ -100,7 +100,7 @@ class Journal:
     def end_for(
         self, error: str, *, state: State, exit_code: int, seconds: float, hint: str | None
     ) -> RunEnded:
-        """Record the end of a run whose runner died before it could; return the event."""
+        """Record the end of a run whose runner died before it could do so; return the event."""
         event = RunEnded(
             state,
             exit_code,
@@ -178,7 +178,7 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def _parse(line: bytes, *, where: str, hint: str) -> Event:
-    """Return an event. Raises OutsideError for a line that is none."""
+    """Return the event in a line. Raises OutsideError if its fields are not those of an event."""
     try:
         return events.read(json.loads(line))
     # RecursionError: 10,000 lists inside each other

@@ -40,7 +40,7 @@ class OverviewRow:
 
     @property
     def best(self) -> float | None:
-        """Return the value of a sweep's best trial; None for other runs, and without a best one."""
+        """Return the value of a sweep's best trial; None without one, and for other runs."""
         if self.state.sweep is None:
             return None
         trial = self.state.sweep.best

@@ -86,7 +86,8 @@ class Task:
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: CheckpointKept | None = None  # the last one
     ended_because: str | None = None  # where that is not the reason of its last attempt
-    # The archives of its outputs on the cluster since the last whole one (of each attempt).
+    # The archives of the task's outputs on the cluster. A whole archive replaces all earlier ones,
+    # or with outputs_each_attempt those of the same attempt.
     archives: list[OutputsKept] = field(default_factory=list)
 
     @property
@@ -193,7 +194,7 @@ class RunState:
 
     @property
     def waiting(self) -> Waiting | None:
-        """Return what tasks wait for, as of the last event since anything started.
+        """Return the event that says what tasks wait for; None if no task waits.
 
         The event is stale, and dropped, once a task has started. Without waiting tasks, this is the
         event about what the Ray tasks and actors of running tasks wait for.
@@ -212,7 +213,7 @@ class RunState:
         return self._kept_free
 
     def apply(self, event: Event) -> None:
-        """Take in one event; unknown kinds change nothing."""
+        """Update the state by one event; unknown kinds change only `last_contact`."""
         self.last_contact = event.time
         match event:
             case RunStarted():
@@ -238,7 +239,7 @@ class RunState:
                 self._ended(event)
 
     def _apply_waiting(self, event: Waiting | KeptFree | DriversWaiting) -> None:
-        """Take in what tasks wait for, or the room that is left free for them."""
+        """Remember what tasks wait for, or the room that is kept free for what they start."""
         match event:
             case Waiting():
                 self._waiting = event
@@ -405,8 +406,8 @@ class RunState:
             self.sweep.apply(event)
 
         end = (self.started or event.time) + event.seconds
-        # Tasks of a run whose runner is gone were not stopped: they are lost with it, or never
-        # began.
+        # Tasks of a run whose runner is gone were not stopped: they were lost with the runner, or
+        # never began.
         lost = event.state == "failed" and event.by == "operator"
         for task in self.tasks.values():
             attempt = task.last

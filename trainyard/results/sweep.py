@@ -61,7 +61,7 @@ class Sweep:
     end: Mapping[str, Any] | None = None
 
     def apply(self, event: TrialStarted | TrialEnded | RunEnded) -> None:
-        """Take in one event of a trial, or the end of the run."""
+        """Update the state by one event of a trial, or by the end of the run."""
         match event:
             case TrialStarted():
                 tasks = tuple(event.tasks)

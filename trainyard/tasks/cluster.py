@@ -211,7 +211,8 @@ def status(call: Call) -> Report:
     now = lazy.clusters.status(call.cluster())
 
     def has_ended(run: str) -> bool:
-        # Ray calls a run's job running for a moment after its end. The module is loaded only then.
+        # Ray lists a run's job as running for a moment after the run's end. Only then this module
+        # is loaded.
         return bool(lazy.run_guard.told_its_end(call.here.results, run))
 
     usage = lazy.usage.ask(now, has_ended=has_ended)

@@ -46,10 +46,10 @@ def run(call: Call) -> Report:
 
 
 def body(checks: Sequence[Check]) -> Iterator[Table | str]:
-    """Yield the results of the smoke test as text; the last line counts."""
+    """Yield the results of the smoke test for people; the last line has the counts."""
     nodes = list(dict.fromkeys(check.node for check in checks if check.node))
     done = {check.name for check in checks if check.node}
-    # A check that only a backend can make comes before all others.
+    # "allocatable" is a backend's check, made before all others.
     columns: dict[str, list[str]] = {}
     for name in ("allocatable", *_COLUMNS):
         if name in done:
@@ -97,18 +97,18 @@ def _result(check: Check) -> str:
 
 
 def _has_no_gpus(checks: Sequence[Check]) -> bool:
-    """Say whether the cluster has no GPUs: the check of GPUs is then one of the whole cluster."""
+    """Say whether the cluster has no GPUs: a skipped check "gpus" of the whole cluster says so."""
     return any(check.name == "gpus" and check.node is None and check.skipped for check in checks)
 
 
 def _untested(checks: Sequence[Check]) -> list[Check]:
-    """Return what was not tested, without the checks of GPUs where there are none."""
+    """Return the skipped checks; without those of GPUs if the cluster has none."""
     left_out = _OF_GPUS if _has_no_gpus(checks) else ()
     return [check for check in checks if check.skipped and check.name not in left_out]
 
 
 def _lines(checks: Sequence[Check]) -> Iterator[str]:
-    """Yield the results of the whole cluster, what was not tested, and what failed."""
+    """Yield checks of the whole cluster, then skipped checks with reasons, then failed ones."""
     untested: dict[tuple[str, str], list[str]] = {}
     for check in _untested(checks):
         untested.setdefault((check.name, check.detail), []).append(check.node or "")

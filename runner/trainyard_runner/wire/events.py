@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 from trainyard_runner.wire.outcome import State
 
 TrialOutcome = Literal["complete", "pruned", "failed", "stopped"]
-# Numbers of a line are below: no date or duration has 1e11 seconds, no size 1e16 bytes.
+# The limits of numbers: every date in Unix seconds and every duration is below the first one, every
+# size in bytes and every count below the second one.
 _SECONDS = 1e11
 _BYTES = 1e16
 
@@ -406,10 +407,11 @@ def _fits(value: object, hint: Any) -> bool:
 
 def _fits_plain(value: object, hint: Any) -> bool:
     if isinstance(value, str):
-        # Bytes that are not UTF-8 travel as halves of surrogate pairs; other halves encode nothing.
+        # Bytes that are no UTF-8 travel as the surrogates U+DC80 to U+DCFF. Any other surrogate
+        # raises a ValueError here.
         value.encode("utf-8", "surrogateescape")
         return hint is str
-    # NaN is in no interval.
+    # NaN compares as False, so it is rejected, too.
     if hint is float and type(value) in (int, float):
         return -1e9 < value < _SECONDS  # type: ignore[operator]
     if hint is int and type(value) is int:
@@ -425,5 +427,5 @@ def _is_point(value: object) -> bool:
 
 
 def _is_whole(number: object) -> bool:
-    """Say whether a value is a whole number that a float can hold; JSON has larger ones."""
+    """Say whether a value is a whole number that fits into a float: JSON may have larger ones."""
     return type(number) is int and abs(number) <= sys.float_info.max

@@ -15,9 +15,9 @@ from trainyard.spec.docker import check_image
 from trainyard.spec.units import GIB
 from trainyard.versions import RAY
 
-# Registries and the disks of nodes are expected to bear it where image.yaml does not say.
+# The largest size in bytes without `max_size` in image.yaml.
 MAX_SIZE = 40 * GIB
-# Meant for other machines, an image is no worse: it is the look at it that cannot be had here.
+# Such an image may be right; it only cannot be checked here.
 _OTHER_MACHINE = (
     "If it is for other machines, push it without this check: trainyard image.push --skip-lint. "
     "To run it here, install QEMU (qemu-user-static, binfmt). To build it for this machine, leave "
