@@ -34,7 +34,7 @@ class AttemptFiles:
     """The outputs of an attempt that the cluster's head received, and other files of the attempt.
 
     `files` and `bytes` count the received outputs. `not_brought` are outputs that stayed behind,
-    each with the reason. `absent` are declared outputs that the attempt did not write. `undeclared`
+    each with the reason. `absent` are declared outputs that did not exist at the end. `undeclared`
     are files that the attempt wrote or changed outside its outputs.
     """
 

@@ -133,7 +133,7 @@ def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
 
 
 def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the dotted path and text of every single value; a list of these is one value."""
+    """Yield (dotted path, text) of each single value; a list of single values counts as one."""
     if isinstance(value, dict):
         for key, inner in value.items():
             inner_path = key

@@ -60,9 +60,7 @@ class RunDirectory:
         self.cluster_file = path / "cluster.yaml"
         self.job_file = path / "job.yaml"
         self.report = path / "report.html"
-        self.left_behind = (
-            path / "left-behind.json"
-        )  # checkpoints that were lost with the head, and when
+        self.left_behind = path / "left-behind.json"  # checkpoints lost with the head, and when
         self.study = path / "study.journal"  # a sweep's study, for Optuna's JournalFileBackend
 
     def log(self, task: str, attempt: int) -> Path:

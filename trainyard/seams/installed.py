@@ -34,7 +34,8 @@ class Origin:
     """The source of an installation.
 
     `address` is what pip takes behind `@`, where other machines can reach it; `checkout` is the
-    directory of an editable installation. With neither, the installed files are all that there is.
+    directory of an editable installation. If both are empty, the source is not known, and only the
+    installed files can be copied.
     """
 
     address: str = ""

@@ -33,7 +33,7 @@ from trainyard.seams import processes
 PR_SET_CHILD_SUBREAPER = 36
 # Without its raylet a node is dead; without the GCS the cluster is.
 VITAL = frozenset({"raylet", "gcs_server"})
-# Readers of the log look for these.
+# Readers of the log look for these texts.
 DIED = "keeper: ended while the node was starting: "
 GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3

@@ -133,7 +133,7 @@ def terminate(process: ProcessId) -> None:
 
 
 def started_at(process: ProcessId) -> float | None:
-    """Return when a process was started, in Unix seconds (some 1 s exact); None if it is gone."""
+    """Return when a process was started, in Unix seconds, exact to about 1 s; None if it ended."""
     try:
         if alive(process):
             return psutil.Process(process.pid).create_time()

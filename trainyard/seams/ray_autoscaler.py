@@ -27,8 +27,8 @@ from trainyard.wording import ESCAPES
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
 GRACE_SECONDS = 10.0
 TAIL_LINES = 200
-# `ray` with shorter pauses. By default it waits 1 s with each status of the head, to write those of
-# other nodes together, and 5 s between two tries of SSH (aws/node_provider.py, updater.py).
+# `ray` with shorter pauses. By default it waits 1 s before it writes a status of the head, to write
+# those of other nodes with it, and 5 s between two tries of SSH (aws/node_provider.py, updater.py).
 _RAY = """
 from ray.autoscaler._private import updater
 from ray.autoscaler._private.aws import node_provider

@@ -107,7 +107,7 @@ class ExistingSection(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless it has either address or service, and at most one source of a token."""
+        """Complain unless the section has either address or service, and at most one token."""
         if bool(self.address) == bool(self.service):
             yield Complaint(
                 (),

@@ -180,7 +180,7 @@ def _closed(
     made_from: Mapping[str, str],
     at: KeyPath = (),
 ) -> Iterator[Complaint]:
-    """Complain about keys in `made_from`, which Trainyard sets, and keys that are not `open_in`."""
+    """Complain about keys in `made_from`, which Trainyard sets, and keys outside of `open_in`."""
     for dotted, source in made_from.items():
         *above, key = dotted.split(".")
         if key in _below(added, above):
@@ -245,8 +245,8 @@ class Ec2Section(Instances):
     )
     ssh_from: Listed[Cidr] = setting(
         (),
-        "Networks that the made security group lets in by SSH, instead of this machine alone: "
-        "203.0.113.0/24.",
+        "Networks that a security group made by Trainyard lets in by SSH, instead of this machine "
+        "alone: 203.0.113.0/24.",
     )
     key_name: Filled | None = setting(None, "A key pair of the region; left out: one is made.")
     key_file: Filled | None = setting(

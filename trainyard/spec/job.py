@@ -356,7 +356,9 @@ class JobSpec(Section):
         "attempt.",
     )
     outputs_limit: Size = setting(
-        20 * GIB, "The most that comes back of one task; the largest files stay behind.", ge=1
+        20 * GIB,
+        "The most that comes back of one task; beyond this, the largest files stay behind.",
+        ge=1,
     )
     outputs_every: Duration = setting(
         30.0, "How often a running task's changed outputs are brought home."

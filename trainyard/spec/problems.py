@@ -72,9 +72,9 @@ def problems_of(
 
 
 def where(path: KeyPath, source: Source) -> str:
-    """Return a path and where it is written, or where the nearest section around it is.
+    """Return a path and its place: FILE:LINE, or the flag that gave the value.
 
-    The place is FILE:LINE, or the flag that gave the value.
+    A path that is not written anywhere has the place of the nearest section around it.
     """
     known = nearest(path, source.places)
     place = source.places[known]

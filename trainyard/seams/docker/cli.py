@@ -51,7 +51,7 @@ def build(
     `context` writes the build's files, Dockerfile included, as a tar stream. `on_line` is called
     with every line of output.
     """
-    # No attestations next to the manifest: they would make the image depend on the builder.
+    # No attestations next to the manifest: with them, the image would depend on the builder.
     environment = {**engine.cli_environment(), "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
     return programs.run(command, env=environment, stdin=context, on_line=on_line)
 

@@ -73,7 +73,7 @@ def reload(daemon: Daemon) -> None:
 
 
 def _peer(path: str) -> int:
-    """Return the pid of a Unix socket's listener; 0 if it is outside this container."""
+    """Return the pid of a Unix socket's listener; 0 for a listener outside this container."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         # struct ucred of unix(7).

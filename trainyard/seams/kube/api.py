@@ -55,7 +55,7 @@ class Kube:
         return [{"apiVersion": kind.api, "kind": kind.name, **item} for item in items]
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
-        """Make an object. Raises ConflictError if it is there."""
+        """Make an object. Raises ConflictError if the object exists."""
         return self.transport.send("POST", kind.path(namespace), body=body).document()
 
     def apply(

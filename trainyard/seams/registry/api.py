@@ -224,7 +224,7 @@ def digest_of(content: bytes) -> str:
 def read_manifest(content: bytes, media_type: str) -> Manifest:
     """Return the manifest in these bytes; its digest is computed, never taken from a header.
 
-    Raises ValueError, KeyError or TypeError when it is none.
+    Raises ValueError, KeyError or TypeError for bytes that are no manifest.
     """
     document = dict(json.loads(content))
     if document["schemaVersion"] != 2:

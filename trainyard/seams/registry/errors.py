@@ -15,7 +15,7 @@ from trainyard.errors import OutsideError
 
 
 class RegistryError(OutsideError):
-    """A registry rejected a request, broke, or is not there."""
+    """A registry rejected a request, broke while it answered, or does not exist."""
 
 
 class GoneError(RegistryError):
@@ -23,7 +23,7 @@ class GoneError(RegistryError):
 
 
 class LoginError(RegistryError):
-    """The registry wants another login, or does not let this one in."""
+    """The registry asks for a login, or rejects this one."""
 
 
 class CertificateError(RegistryError):
