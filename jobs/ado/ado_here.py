@@ -1,7 +1,7 @@
-"""Run ado with its own actors on this node: python ado_here.py create space -f space.yaml
+"""Run ado with all its actors on this node: python ado_here.py create space -f space.yaml
 
-They share its SQLite file, which no other node has. Its experiments are tasks that they start, and
-run on any node. With a metastore that every node reaches (MySQL), the plain `ado` does as well.
+The actors share ado's SQLite file, which is only on this node. They start the experiments as tasks,
+which run on any node. With a metastore that every node reaches (MySQL), plain `ado` is enough.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import ray
 from ray.actor import ActorClass
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-# Before ado is imported, which reads it.
+# Set before ado is imported, which reads the variable.
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 
 _start = ActorClass._remote
 
 
 def _start_here(self: ActorClass[Any], *words: Any, **options: Any) -> Any:
-    """Start an actor as Ray does; one that does not say where, here.
+    """Start an actor as Ray does, but by default on this node and with 0 CPUs.
 
-    Ray would want a free CPU for one that does not say how many, for the moment of its start.
+    By Ray's own default, an actor needs a free CPU at the moment of its start.
     """
     if options.get("num_cpus") is None:
         options["num_cpus"] = 0
@@ -33,7 +33,7 @@ def _start_here(self: ActorClass[Any], *words: Any, **options: Any) -> Any:
 
 
 def main() -> None:
-    """Be the command `ado`."""
+    """Run the command `ado` with this change."""
     ActorClass._remote = _start_here
     from ado.cli.core.cli import app
 

@@ -1,14 +1,14 @@
-"""Teach a pole to stand: CartPole-v1 by policy gradients, with numpy alone.
+"""Solve CartPole-v1 by policy gradients, with numpy only.
 
-The policy is four weights: the chance of a push to the right is the logistic of their product with
-the observation. REINFORCE (Williams 1992): play episodes, then make the actions that were followed
-by more reward than usual likelier.
+The policy has four weights: the chance of a push to the right is the logistic function of their
+product with the observation. REINFORCE (Williams 1992) plays episodes, and then makes those actions
+more likely that were followed by more reward than the mean.
 
     python train.py --seed 0        writes to ./runs/seed-0
 
-Under Trainyard, TRAINYARD_OUTPUT says where results go, and TRAINYARD_CHECKPOINT where a later
-attempt finds what the last one saved. An interrupted training continues with the same random
-numbers and the same curve.
+Under Trainyard, results are written to TRAINYARD_OUTPUT, and checkpoints to TRAINYARD_CHECKPOINT,
+where the next attempt finds them. An interrupted training continues with the same random numbers
+and the same curve.
 """
 
 from __future__ import annotations
@@ -32,23 +32,21 @@ ENVIRONMENT = "CartPole-v1"
 SOLVED = 475.0  # gymnasium's reward threshold: the mean return of 100 episodes, each at most 500
 SCALE = np.array(
     [1.0, 1.0, 0.1, 1.0]
-)  # cart, its speed, angle, its speed: angles are a tenth of the rest
+)  # divides observations: cart, its speed, angle, its speed; angles are about a tenth of the rest
 
 EPISODES = 16  # played side by side in an iteration
 LEARNING_RATE = 2.0
 DISCOUNT = 0.99
 EVALUATE_EVERY = 5  # iterations
 ENOUGH = (
-    490.0  # stop training when three evaluations in a row reach this: a few episodes may be lucky
+    490.0  # three evaluations in a row must reach this to stop: one of few episodes may be lucky
 )
-EVALUATION_SEED = (
-    1_000_000  # training resets with smaller seeds, so nothing is evaluated that was trained on
-)
+EVALUATION_SEED = 1_000_000  # seeds of training are smaller: evaluations have other starts
 
 
 @dataclass
 class State:
-    """All that a training is: a checkpoint holds it, and a later attempt continues from it."""
+    """The whole state of a training, which a checkpoint holds and a later attempt continues."""
 
     rng: np.random.Generator
     weights: Floats
@@ -57,11 +55,11 @@ class State:
     seconds: float = 0.0
     curve: list[dict[str, float]] = field(
         default_factory=list
-    )  # one row an iteration: time, step and scalars
+    )  # one row per iteration: time, step and scalars
 
 
 def main() -> None:
-    """Train, or continue a training; then say how good the policy is."""
+    """Train, or continue from a checkpoint; then evaluate the policy."""
     options = parse()
     output = Path(os.environ.get("TRAINYARD_OUTPUT", f"runs/seed-{options.seed}"))
     checkpoint = Path(os.environ.get("TRAINYARD_CHECKPOINT", output / "checkpoint")) / "state.json"
@@ -75,7 +73,7 @@ def main() -> None:
     with SummaryWriter(str(output)) as writer:
         for row in (
             state.curve
-        ):  # a lost attempt's event file may end before its checkpoint: this one has all of it
+        ):  # all former rows again: a lost attempt's event file may end before its checkpoint
             write_scalars(writer, row)
         train(state, options, writer, checkpoint)
 
@@ -83,7 +81,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -107,7 +105,7 @@ def parse() -> argparse.Namespace:
 
 
 def beginning(seed: int) -> State:
-    """Return an untrained policy: random weights, most of which let the pole fall at once."""
+    """Return the state before the first iteration, with random weights."""
     rng = np.random.default_rng(seed)
     return State(rng, weights=rng.standard_normal(4))
 
@@ -154,9 +152,9 @@ def solved(state: State) -> bool:
 def improve(
     state: State, environments: gymnasium.vector.VectorEnv, *, rate: float, discount: float
 ) -> dict[str, float]:
-    """Play one batch of episodes and follow its policy gradient; return what is worth plotting."""
+    """Play one batch of episodes and follow its policy gradient; return scalars for the curve."""
     observations, surprises, playing = play(state, environments)
-    to_come = np.zeros_like(playing)  # discounted reward from each step on
+    to_come = np.zeros_like(playing)  # the discounted reward after each step
     later = np.zeros(EPISODES)
 
     for step in reversed(range(len(playing))):
@@ -183,8 +181,8 @@ def improve(
 def play(state: State, environments: gymnasium.vector.VectorEnv) -> tuple[Floats, Floats, Floats]:
     """Play one episode in each environment, side by side.
 
-    Returns, for every step and environment: observation (steps, environments, 4), action minus its
-    chance, and whether the episode was still going on (1 or 0).
+    Returns three arrays: observations (steps, environments, 4); actions minus the chance of action
+    1 (steps, environments); and 1 while an episode lasts, 0 after its end (steps, environments).
     """
     observed, _ = environments.reset(seed=int(state.rng.integers(EVALUATION_SEED)))
     going = np.ones(EPISODES, dtype=bool)
@@ -205,7 +203,7 @@ def play(state: State, environments: gymnasium.vector.VectorEnv) -> tuple[Floats
 
 
 def evaluate(weights: Floats, *, episodes: int) -> float:
-    """Return the mean return in the plain CartPole-v1, with the likelier action at every step."""
+    """Return the mean return in CartPole-v1 if the more likely action is taken at each step."""
     environment = gymnasium.make(ENVIRONMENT)
     total = 0.0
     for episode in range(episodes):
@@ -222,7 +220,7 @@ def evaluate(weights: Floats, *, episodes: int) -> float:
 
 
 def report(state: State, options: argparse.Namespace, output: Path) -> None:
-    """Evaluate the trained policy, write result.json, say the verdict."""
+    """Evaluate the trained policy, write result.json, and print whether the task is solved."""
     score = evaluate(state.weights, episodes=options.episodes)
     result = {
         "seed": options.seed,
@@ -244,20 +242,20 @@ def report(state: State, options: argparse.Namespace, output: Path) -> None:
 
 
 def write_scalars(writer: SummaryWriter, row: dict[str, float]) -> None:
-    """Write one row of the curve for TensorBoard, at once: a killed task leaves what it had."""
+    """Write one row of the curve for TensorBoard, and flush: the task may be killed at any time."""
     for tag in row.keys() - {"time", "step"}:
         writer.add_scalar(tag, row[tag], int(row["step"]), walltime=row["time"])
     writer.flush()
 
 
 def save(state: State, path: Path) -> None:
-    """Write a checkpoint."""
+    """Write the state as a checkpoint."""
     kept = {**vars(state), "weights": state.weights.tolist(), "rng": state.rng.bit_generator.state}
     write_whole(path, json.dumps(kept))
 
 
 def load(path: Path) -> State | None:
-    """Return the state in a checkpoint; None if there is none."""
+    """Return the state in a checkpoint; None if the file does not exist."""
     if not path.exists():
         return None
     kept = json.loads(path.read_text())
@@ -267,14 +265,14 @@ def load(path: Path) -> State | None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader finds the old one or the new one, never half."""
+    """Replace a file atomically: a reader finds the old or the new content, never a part."""
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.write_text(text)
     temporary.replace(path)
 
 
 def progress(state: State) -> str:
-    """Return a line for people who watch."""
+    """Return a line about the last iteration, for the log."""
     last = state.curve[-1]
     return (
         f"iteration {state.iteration:3d}   {state.steps:9,d} steps   {state.seconds:5.1f} s   "
@@ -284,7 +282,7 @@ def progress(state: State) -> str:
 
 
 def say(line: str) -> None:
-    """Print a line at once; a pipe would hold it back."""
+    """Print a line and flush: into a pipe, Python would buffer it."""
     print(line, flush=True)
 
 

@@ -1,13 +1,13 @@
-"""Run one training of Isaac Lab: a trial of its JobCfg class, or any command, again from its newest
-checkpoint.
+"""Run one training of Isaac Lab: a trial of a JobCfg class, or a command, with checkpoints.
 
     python isaac_task.py space --cfg_file FILE [--cfg_class NAME]     print what the class varies, as JSON
     python isaac_task.py run --cfg_file FILE --cfg_class NAME -- NAME=VALUE...
     python isaac_task.py resume -- COMMAND...
 
-`train.import` copies this file beside Isaac Lab's own, which it loads with stand-ins for
-`ray.tune`, `tuner` and `util`; neither Ray Tune nor Isaac Lab is needed for that. Standard library
-only; Python 3.10 or newer.
+A later attempt continues from the newest checkpoint of the former one. `train.import` copies this
+file next to Isaac Lab's own cfg file. It loads that file with stand-ins for `ray.tune`, `tuner` and
+`util`, so neither Ray Tune nor Isaac Lab is needed for that. It uses only the standard library, of
+Python 3.10 or newer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from typing import Any
 PROGRAM = "isaac_task.py"
 ISAAC_LAB = "/workspace/isaaclab/"
 SECTIONS = ("runner_args", "hydra_args")
-# The files that each library's trainings leave, below logs/LIBRARY/.
+# By library: its checkpoint files below logs/LIBRARY/.
 CHECKPOINTS = {
     "rl_games": "nn/*.pth",
     "rsl_rl": "model_*.pt",
@@ -49,20 +49,20 @@ CHECKPOINTS = {
 }
 POLL_SECONDS = 2.0
 GRACE_SECONDS = 20.0
-# Samples of the space that are made at import, to find what no training can be given.
+# How many trials are tried at import, to find values that cannot be passed to a training.
 TRIED = 12
 Config = dict[str, Any]
 Place = tuple[str, ...]  # the keys that lead to a value
 
 
-# ---- what `ray.tune` offers ----
+# ---- stand-ins for `ray.tune` ----
 
 
 @dataclass
 class Domain:
-    """The result of one of Ray Tune's functions, as in `tune.space`.
+    """The result of one of Ray Tune's functions, such as tune.uniform.
 
-    `kind` is its key there, `of` the options, or both ends.
+    `kind` is its key in `tune.space` of a job file; `of` are the options, or [lower, upper].
     """
 
     kind: str
@@ -72,23 +72,21 @@ class Domain:
 
     @property
     def varies(self) -> bool:
-        """Say whether the search has something to choose: one option is no choice."""
+        """Say whether the search has to choose: not for a function or a single option."""
         return self.function is None and len(set(map(as_text, self.of))) > 1
 
     def quantized(self, q: float) -> Domain:
-        """Return the same with steps, as Ray Tune's quniform and qrandint are made."""
+        """Return this domain with steps of `q`, as Ray Tune makes quniform and qrandint."""
         if self.kind not in ("uniform", "randint"):
             refused(
                 f"{self.kind}(...).quantized",
                 "cannot be searched: quniform and qrandint have steps",
             )()
-        # Quantised, an integer's upper end is one of its values.
+        # Ray Tune includes the upper end of an integer only if it is quantised.
         return Domain(self.kind, [self.of[0], self.of[1] + (self.kind == "randint")], q)
 
     def sample(self, config: Any = None, *_: Any) -> Any:
-        """Return a value, as Ray Tune draws it: a function is called with the configuration that is
-        given.
-        """
+        """Draw a value as Ray Tune does; a function is called, with `config` if it takes one."""
         if self.function is not None:
             if inspect.signature(self.function).parameters:
                 return self.function(config)
@@ -112,14 +110,14 @@ class Domain:
         return value
 
     def entry(self) -> dict[str, Any]:
-        """Return what stands for it in a job file's `tune.space`."""
+        """Return the entry for this domain in `tune.space` of a job file."""
         of = [
             value if isinstance(value, (str, int, float)) else as_text(value) for value in self.of
         ]
         return {self.kind: of, **({"step": self.step} if self.step else {})}
 
     def read(self, text: str) -> Any:
-        """Return the value that a text of the search stands for."""
+        """Return the value for a text that the search chose, in this domain's type."""
         if self.kind in ("choice", "grid"):
             return {as_text(option): option for option in self.of}[text]
         if self.kind in ("randint", "lograndint"):
@@ -127,7 +125,7 @@ class Domain:
         return float(text)
 
 
-# Ray leaves the upper end of an integer out, unless it is quantised.
+# Ray Tune excludes the upper end of an integer, unless it is quantised.
 FUNCTIONS: dict[str, Callable[..., Domain]] = {
     "choice": lambda categories: Domain("choice", list(categories)),
     "grid_search": lambda values: Domain("grid", list(values)),
@@ -139,7 +137,7 @@ FUNCTIONS: dict[str, Callable[..., Domain]] = {
     "qrandint": lambda lower, upper, q=1: Domain("randint", [lower, upper], q),
     "lograndint": lambda lower, upper, base=10: Domain("lograndint", [lower, upper - 1]),
 }
-# Those that have no counterpart in Optuna, and the reason.
+# Functions of Ray Tune without a counterpart in Optuna, and the message for users.
 WITHOUT_COUNTERPART = {
     "randn": "has no bounds: use uniform",
     "qrandn": "has no bounds: use quniform",
@@ -153,7 +151,7 @@ WITHOUT_COUNTERPART = {
 
 
 def refused(name: str, why: str) -> Callable[..., Any]:
-    """Return what ends this program where a file of Isaac Lab's calls it."""
+    """Return a function for tune.NAME that ends this program with a message."""
 
     def end(*_: Any, **__: Any) -> None:
         sys.exit(f"{PROGRAM}: tune.{name} {why}")
@@ -162,7 +160,7 @@ def refused(name: str, why: str) -> Callable[..., Any]:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as a placeholder of a job file writes it; a list or dict as JSON."""
+    """Return a value as text, as placeholders of a job file do; lists and dicts as JSON."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple, dict)):
@@ -171,7 +169,7 @@ def as_text(value: Any) -> str:
 
 
 class Stopper:
-    """The base class of a cfg file's stopper; each trial has one, and `stop_all` is not called."""
+    """The base class of stoppers in a cfg file. Each trial has its own; `stop_all` is unused."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -181,7 +179,7 @@ class Stopper:
 
 
 class MaximumIterationStopper(Stopper):
-    """Ends a trial with its last iteration."""
+    """Ends a trial after `max_iter` iterations."""
 
     def __init__(self, max_iter: int) -> None:
         self._left = max_iter
@@ -192,7 +190,7 @@ class MaximumIterationStopper(Stopper):
 
 
 class TrialPlateauStopper(Stopper):
-    """Ends a trial whose latest values of a metric hardly differ."""
+    """Ends a trial once the latest values of a metric differ by less than `std`."""
 
     def __init__(
         self,
@@ -252,7 +250,7 @@ class CombinedStopper(Stopper):
 
 
 class TimeoutStopper(Stopper):
-    """Ray's end of a whole sweep."""
+    """Ray's stopper of a whole sweep, which is refused here."""
 
     __init__ = refused(
         "stopper.TimeoutStopper", "ends a whole sweep: here `tune.time` of the job file does"
@@ -260,7 +258,7 @@ class TimeoutStopper(Stopper):
 
 
 class ExperimentPlateauStopper(Stopper):
-    """Ray's end of a whole sweep."""
+    """Ray's stopper of a whole sweep, which is refused here."""
 
     __init__ = refused(
         "stopper.ExperimentPlateauStopper", "ends a whole sweep: here `tune.stop.plateau` does"
@@ -280,17 +278,17 @@ STOPPERS: dict[str, Callable[..., Any]] = {
 
 
 class ProgressReporter:
-    """The base class of a cfg file's progress reporter: only its columns are read."""
+    """The base class of progress reporters in a cfg file; only its columns are read."""
 
     def __init__(self, *_: Any, metric_columns: Any = (), **__: Any) -> None:
         self.columns = list(metric_columns or ())
 
 
 class OldJobCfg:
-    """The base class of sweeps; the result is `cfg`."""
+    """The base class of sweeps in older Isaac Lab; `cfg` has the values to choose."""
 
     workflow = "scripts/reinforcement_learning/rl_games/train.py"
-    flags = "--"  # how they begin
+    flags = "--"  # the beginning of keys of runner_args that are flags
 
     def __init__(self, cfg: Config) -> None:
         if "--task" not in cfg.get("runner_args", {}) or "hydra_args" not in cfg:
@@ -299,9 +297,7 @@ class OldJobCfg:
 
 
 class NewJobCfg(OldJobCfg):
-    """The same in isaaclab_contrib: every training is of one workflow, which is told the
-    library.
-    """
+    """The base class of sweeps in isaaclab_contrib: one workflow, with the library as a flag."""
 
     workflow = "scripts/reinforcement_learning/train.py"
     flags = "-"
@@ -318,8 +314,9 @@ def populate_isaac_ray_cfg_args(cfg: Config) -> Config:
 
 
 def stand_ins(directory: Path) -> None:
-    """Make the modules that a cfg file in this directory imports, of both generations; they win
-    over installed ones.
+    """Put stand-ins of the modules that a cfg file imports into sys.modules.
+
+    They are those of both generations of Isaac Lab, and take the place of installed ones.
     """
     reporters = dict.fromkeys(
         ("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), ProgressReporter
@@ -354,7 +351,7 @@ def stand_ins(directory: Path) -> None:
 
 
 def load(file: Path) -> types.ModuleType:
-    """Run a cfg file as Isaac Lab's tuner does: its directory and the one above on the path."""
+    """Import a cfg file as Isaac Lab's tuner does: its directory and parent are in sys.path."""
     directory = file.resolve().parent
     stand_ins(directory)
     sys.path[:0] = [str(directory), str(directory.parent)]
@@ -363,9 +360,12 @@ def load(file: Path) -> types.ModuleType:
 
 
 def member(module: types.ModuleType, name: str | None, base: type, what: str) -> type:
-    """Return the class of a file that has this name, or the only one of its own."""
+    """Return the subclass of `base` in a file with this name; without a name, the file's only one.
+
+    Exits with a message if there is none.
+    """
     classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
-    # Without the bases, which are of this program.
+    # The base classes of this program do not count.
     known = {}
     for key, value in classes.items():
         if issubclass(value, base) and value.__module__ != __name__:
@@ -384,8 +384,9 @@ def member(module: types.ModuleType, name: str | None, base: type, what: str) ->
 
 
 def seed(number: int) -> None:
-    """Seed what a file can draw from, also generators of its own: each trial would get the same
-    from them.
+    """Seed all random generators of the modules, also the file's own ones.
+
+    Without that, the file's own generators would give each trial the same values.
     """
     random.seed(number)
     of_numpy = sys.modules.get("numpy.random")
@@ -407,9 +408,7 @@ def seed(number: int) -> None:
 
 
 def own_globals() -> Iterator[Any]:
-    """Yield what has a name in the modules that are not installed: the file, and what it imports
-    from near it.
-    """
+    """Yield the global values of modules that are not installed: the file, and its own imports."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and not is_installed(place(file)):
@@ -417,8 +416,9 @@ def own_globals() -> Iterator[Any]:
 
 
 def config_of(module: types.ModuleType, name: str | None) -> tuple[type, Config]:
-    """Return a JobCfg class and what one of it holds once it is made, as far as a search can take
-    it.
+    """Return a JobCfg class, and the `cfg` of a new instance, with grid_search as a Domain.
+
+    Exits with a message for values that cannot be searched.
     """
     made = member(module, name, OldJobCfg, "JobCfg class")
     cfg: Config = made().cfg
@@ -435,8 +435,9 @@ def config_of(module: types.ModuleType, name: str | None) -> tuple[type, Config]
 
 
 def leaves(tree: Mapping[str, Any], above: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Yield each value of a configuration and its place: the whole of what a word of the command is
-    made of.
+    """Yield the values of a configuration with their places.
+
+    Below SECTIONS, a value is the whole value of a key, from which a word of the command is made.
     """
     for key, value in tree.items():
         is_inner = (
@@ -451,7 +452,7 @@ def leaves(tree: Mapping[str, Any], above: Place = ()) -> Iterator[tuple[Place, 
 
 
 def is_only(value: object, key: str) -> bool:
-    """Say whether it is a mapping of this key alone: Ray Tune's own forms of a domain."""
+    """Say whether a value is a mapping of only this key, such as Ray Tune's {"grid_search": []}."""
     return isinstance(value, dict) and set(value) == {key}
 
 
@@ -462,17 +463,16 @@ def put(config: Config, place: Place, value: Any) -> None:
 
 
 def named(place: Place) -> str:
-    """Return a place as a user knows it: the key of a runner's or of Hydra's argument, else all
-    keys.
-    """
+    """Return the name of a place for messages: the argument's key below SECTIONS, else all keys."""
     if place[0] in SECTIONS:
         return str(place[1])
     return ".".join(map(str, place))
 
 
 def refuse_unfit(config: Config, *, is_made: bool = False) -> None:
-    """End where a value would reach a training as the text of an object; `is_made` after all have
-    been chosen.
+    """Exit with a message for a value that cannot be passed to a training as text.
+
+    `is_made`: all values have been chosen, so no Domain may be left.
     """
     for place, value in leaves(config):
         for number, part in enumerate(parts(value)):
@@ -488,13 +488,13 @@ NESTED = (
     "value of a key, or let tune.sample_from make that value"
 )
 EVAL = "{'eval': ...} is not read; write tune.sample_from(lambda spec: ...)"
-# Also where no word of the command is made of it: Ray Tune would choose, and functions read what it
-# chose.
+# Reasons that count also outside of SECTIONS: Ray Tune would choose these values, too, and
+# functions may read them.
 SEARCHED = (NESTED, EVAL, "there is nothing to choose from")
 
 
 def unfit(part: Any, *, is_whole: bool) -> str:
-    """Return why a value, or what is inside of one, cannot be given to a training, or nothing."""
+    """Return why a value, or a part of one, cannot be passed to a training; "" if it can."""
     if is_only(part, "eval"):
         return EVAL
 
@@ -510,7 +510,7 @@ def unfit(part: Any, *, is_whole: bool) -> str:
         return (
             f"{getattr(part, '__name__', 'an object')} is a function; write tune.sample_from(...)"
         )
-    # Python's own text for an object without one: another one in each process.
+    # Python's default text of an object has an address, which differs in each process.
     if re.search(r" at 0x[0-9a-f]+>$", str(part)):
         return "an object without a text of its own"
 
@@ -518,7 +518,7 @@ def unfit(part: Any, *, is_whole: bool) -> str:
 
 
 def parts(value: Any) -> Iterator[Any]:
-    """Yield a value and all that is inside: of a list, a mapping, or the options of a choice."""
+    """Yield a value and all values inside of it: of lists, mappings, and options of a choice."""
     yield value
     if isinstance(value, Domain):
         inner = value.of
@@ -538,13 +538,13 @@ def domains(cfg: Config) -> Iterator[tuple[Place, Domain]]:
 
 
 def searched(cfg: Config) -> dict[str, tuple[Place, Domain]]:
-    """Return by its short name what the search chooses: where it is, and its domain."""
+    """Return the places and domains that the search chooses, by a short unique name."""
     found: dict[str, tuple[Place, Domain]] = {}
     for place, domain in domains(cfg):
         if domain.varies:
             words_of_it = re.sub(r"[^A-Za-z0-9_.]", "_", named(place).lstrip("-")).split(".")
             names = ["_".join(words_of_it[-length:]) for length in range(1, len(words_of_it) + 1)]
-            # Two names a sweep has already.
+            # A sweep uses "draw" and "repeat" itself.
             taken = {*found, "draw", "repeat"}
             free = (name for name in names if name not in taken and re.match("[A-Za-z_]", name))
             found[next(free, f"p{len(found)}")] = (place, domain)
@@ -552,10 +552,10 @@ def searched(cfg: Config) -> dict[str, tuple[Place, Domain]]:
 
 
 def resolved(cfg: Config, values: dict[str, str], draw: int) -> Config:
-    """Return the configuration of one trial: what the search chose, and what functions of the file
-    make of it.
+    """Return the configuration of one trial: the search's `values`, and results of functions.
 
-    `draw` seeds what those functions draw: the same for each repeat and each attempt of a trial.
+    `draw` seeds the random values of these functions. It is the same for each repeat and each
+    attempt of a trial.
     """
     result: Config = copied(cfg)
     for place, domain in domains(cfg):
@@ -581,7 +581,7 @@ def resolved(cfg: Config, values: dict[str, str], draw: int) -> Config:
 
 
 def copied(tree: Config) -> Config:
-    """Return a copy of all mappings in their order: that of the words is that of the keys."""
+    """Return a copy of a configuration, with all mappings in the same order, as words need it."""
     result = copy.copy(tree)
     for key, value in tree.items():
         if isinstance(value, dict):
@@ -593,12 +593,13 @@ Functions = dict[Place, Callable[..., Any]]
 
 
 class NotMadeError(Exception):
-    """A function reads what another function has not made yet."""
+    """A function reads a value that another function has not made yet."""
 
 
 class Made(dict[str, Any]):
-    """A configuration as functions read it, by keys or attributes: what is still to be made is not
-    there yet.
+    """A configuration for functions, which read it by keys or attributes.
+
+    A value that is not made yet raises NotMadeError.
     """
 
     def __getitem__(self, key: str) -> Any:
@@ -623,8 +624,9 @@ class Made(dict[str, Any]):
 
 
 def call(functions: Functions, result: Config) -> Functions:
-    """Let functions make their values, and return those that have to wait for others, as Ray Tune
-    does in passes.
+    """Put the results of functions into `result`; return the functions that wait for others.
+
+    Ray Tune calls functions in such passes, too.
     """
     later: Functions = {}
     for place, function in functions.items():
@@ -647,7 +649,7 @@ def value_of(function: Callable[..., Any], config: Config) -> Any:
     try:
         return function(Made(config))
     except (AttributeError, KeyError) as error:
-        # Ray Tune's older form: sample_from(lambda spec: spec.config...).
+        # In Ray Tune's older form, sample_from(lambda spec: spec.config...).
         with contextlib.suppress(AttributeError, KeyError):
             return function(Made(config=config))
         raise error
@@ -657,8 +659,9 @@ def value_of(function: Callable[..., Any], config: Config) -> Any:
 
 
 def words(config: Config, flags: str, environ: Mapping[str, str]) -> list[str]:
-    """Return what Isaac Lab hands to a workflow, as words: it makes a shell line of them, where
-    quotes keep a word.
+    """Return the words that Isaac Lab passes to a workflow.
+
+    Isaac Lab makes a shell's line of them: quotes and variables are read as by a shell.
     """
     runner: list[str] = []
     for key, value in config["runner_args"].items():
@@ -678,9 +681,7 @@ def words(config: Config, flags: str, environ: Mapping[str, str]) -> list[str]:
 
 
 def hydra_word(key: str, value: Any, environ: Mapping[str, str]) -> str:
-    """Return the word that a shell makes of what Isaac Lab writes for a value of Hydra's (util.py,
-    process_args).
-    """
+    """Return the word for a value of Hydra, as a shell reads Isaac Lab's text (process_args)."""
     written = f"{key}={hydra_text(value)}"
     if not isinstance(value, (str, list)):
         return written
@@ -688,7 +689,7 @@ def hydra_word(key: str, value: Any, environ: Mapping[str, str]) -> str:
     if isinstance(value, list) or re.search("[{}]", value):
         written = f"'{written}'"
     elif not SHELL_QUOTES.search(value):
-        # A value with spaces is one word here, where Isaac Lab's shell would make several of it.
+        # A value with spaces stays one word here; Isaac Lab's shell would split it.
         return expanded(key, written, environ, home=False)
 
     try:
@@ -705,13 +706,14 @@ def hydra_word(key: str, value: Any, environ: Mapping[str, str]) -> str:
 
 
 SHELL_QUOTES = re.compile(r"""['"\\]""")
-# No variable is in single quotes, or behind a backslash.
+# The first two alternatives skip text without variables: single quotes, and escaped characters.
 VARIABLE = re.compile(r"'[^']*'|\\.|\$([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)\}|(?<!\S)(~)(?=[/\s]|$)")
 
 
 def expanded(key: str, text: str, environ: Mapping[str, str], *, home: bool = True) -> str:
-    """Return a value with the node's variables and home directory, as Isaac Lab's shell reads
-    it.
+    """Expand variables, and with `home` also ~, by the node's environment, as a shell does.
+
+    Exits with a message for a variable that is not set.
     """
 
     def value_of_it(found: re.Match[str]) -> str:
@@ -737,15 +739,16 @@ def hydra_text(value: Any) -> str:
 
 
 def process_mark() -> str:
-    """Return ten digits that are this task's: newer workflows take them as -rid and do nothing with
-    them.
-    """
+    """Return ten digits from this task's name, for -rid, which newer workflows accept and ignore."""
     task = f"{os.environ.get('TRAINYARD_RUN', '')}:{os.environ.get('TRAINYARD_TASK', '')}"
     return str(10**9 + int(hashlib.sha256(task.encode()).hexdigest(), 16) % (9 * 10**9))
 
 
 def continued(command: list[str]) -> list[str]:
-    """Return a training's command; in a later attempt it continues from the last one's logs/."""
+    """Return the command, with the flags to continue from the newest checkpoint in logs/.
+
+    In the first attempt, or without a checkpoint, it is unchanged.
+    """
     left = [
         (path.stat().st_mtime, path, library)
         for library, pattern in CHECKPOINTS.items()
@@ -757,7 +760,7 @@ def continued(command: list[str]) -> list[str]:
     _, newest, library = max(left)
     script = next((Path(word) for word in command if Path(word).name == "train.py"), Path())
     if script.parent.name not in CHECKPOINTS:
-        # The workflow of all libraries finds it by itself.
+        # The workflow for all libraries finds the newest checkpoint itself.
         return [*command, "--checkpoint", "latest"]
     if library == "rsl_rl":
         return [*command, "--resume"]
@@ -769,12 +772,12 @@ def continued(command: list[str]) -> list[str]:
 
 
 def rounds(logs: Path, goes_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yield the newest scalars of event files after each round, by the names that Isaac Lab's tuner
-    gives them.
+    """Yield the newest scalars of event files after each round, by Isaac Lab's tuner's names.
 
-    A round begins when any scalar is written once more than all were before.
+    A round ends when a scalar is written that was written in this round before. `goes_on` waits a
+    moment, and says whether to read further.
     """
-    # A file of Trainyard's runner, which lies beside this one where a stopper is used.
+    # event_files.py of Trainyard's runner: `train.import` copies it if there is a stopper.
     from event_files import scalars
 
     began = time.monotonic()
@@ -801,9 +804,7 @@ def rounds(logs: Path, goes_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
 
 
 def stopped_early(command: list[str], stopper: Callable[..., bool], name: str) -> int:
-    """Run a command until it ends, or until the stopper wants it ended, which is a good end.
-    Returns its exit code.
-    """
+    """Run a command until it ends, or the stopper ends it; return its exit code, 0 if stopped."""
     process = subprocess.Popen(command, start_new_session=True)
 
     def goes_on(seconds: float = POLL_SECONDS) -> bool:
@@ -816,8 +817,8 @@ def stopped_early(command: list[str], stopper: Callable[..., bool], name: str) -
             print(
                 f"{name} ended this trial in iteration {result['training_iteration']}", flush=True
             )
-            # isaaclab.sh does not pass it on to Python. Trainyard's runner ends a training that still
-            # runs after its time.
+            # To the process group, since isaaclab.sh does not pass the signal on to Python. If the
+            # training still runs after GRACE_SECONDS, Trainyard's runner ends it.
             os.killpg(process.pid, signal.SIGTERM)
             goes_on(GRACE_SECONDS)
             return 0
@@ -869,9 +870,9 @@ def arguments(given: list[str]) -> argparse.Namespace:
 
 
 def described(asked: argparse.Namespace, opened: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what a class varies, which files it needs, and whether it draws anything itself.
+    """Describe a class for `train.import`: values to search, needed files, notes for users.
 
-    `opened` are the paths that this process has opened by then.
+    `opened` is the list of paths that this process opens, which grows while the file is loaded.
     """
     file = Path(asked.cfg_file).resolve()
     module = load(file)
@@ -903,13 +904,11 @@ def described(asked: argparse.Namespace, opened: Sequence[str] = ()) -> dict[str
 
 
 def tried(cfg: Config) -> Iterator[Config]:
-    """Yield some of the trials that a search can make; what no training can be given ends this
-    program.
-    """
+    """Yield TRIED trials of random values; exit with a message if one cannot be passed on."""
     for number in range(1, TRIED + 1):
         values = {name: as_text(domain.sample()) for name, (_, domain) in searched(cfg).items()}
         trial = resolved(cfg, values, number)
-        # A value for each variable: those of this machine say nothing.
+        # Any variable counts as set: the node has other variables than this machine.
         words(trial, NewJobCfg.flags, defaultdict(str))
         yield trial
 
@@ -918,7 +917,7 @@ QUOTED = re.compile(r"""'[^']*'|"[^"$`]*"|\\.""")
 
 
 def notes_on(cfg: Config, trials: list[Config]) -> Iterator[str]:
-    """Yield what a user would not expect of the commands that are made of a class."""
+    """Yield notes on commands that differ from what a user of Isaac Lab may expect."""
     if unused := [key for key in cfg if key not in SECTIONS]:
         yield (
             f"{', '.join(unused)}: not in the command, as in Isaac Lab. Functions of the class "
@@ -943,9 +942,7 @@ def notes_on(cfg: Config, trials: list[Config]) -> Iterator[str]:
 
 
 def watched() -> list[str]:
-    """Return a list that gets the path of each file that this process opens to read, from now
-    on.
-    """
+    """Return a list to which each path that this process opens for reading is added from now on."""
     opened: list[str] = []
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
@@ -960,20 +957,18 @@ def watched() -> list[str]:
     return opened
 
 
-# Directories that a node has, too.
+# Top directories of the system, which a node has as well: their files are not needed.
 SYSTEM = [("usr",), ("etc",), ("proc",), ("sys",), ("dev",), ("lib",)]
 
 
 def needed(directory: Path, opened: Sequence[str]) -> tuple[set[Path], set[Path]]:
-    """Return which files a cfg file in this directory needs: those near it, which go with the job,
-    and others.
-    """
+    """Return the files that a cfg file needs: those near it, which are copied, and others."""
     near = set(imported(directory))
     away = set[Path]()
     for path in map(Path, opened):
         if not path.is_file() or path.suffix in (".py", ".pyc") or is_installed(path.resolve()):
             continue
-        # The directory in which a program is started is another one on the node.
+        # A relative path is not copied: on the node, the program starts in another directory.
         if path.is_absolute() and is_near(path.resolve(), directory):
             near.add(path.resolve())
         elif not any(part.startswith(".") for part in path.parts) and path.parts[1:2] not in SYSTEM:
@@ -982,16 +977,16 @@ def needed(directory: Path, opened: Sequence[str]) -> tuple[set[Path], set[Path]
 
 
 def may_end_sweep(stopper: object) -> bool:
-    """Say whether a stopper's `stop_all` does more than to answer no."""
+    """Say whether a stopper's `stop_all` does more than return False."""
     if isinstance(stopper, CombinedStopper):
         return any(may_end_sweep(each) for each in stopper.stoppers)
     code = getattr(getattr(type(stopper), "stop_all", None), "__code__", None)
-    # One that answers False has no names, and no other constant than that, None and its docstring.
+    # The code of `return False` has no names, and only False, None and a docstring as constants.
     return code is not None and (bool(code.co_names) or True in code.co_consts)
 
 
-# Where a file says none of these, its functions draw nothing. Trying them does not tell: one may
-# draw for few of the values that a search chooses.
+# A file without any of these words draws no random values. To try its functions would not tell:
+# they may draw only for some values of the search.
 CHANCE = re.compile(r"random|default_rng|secrets|uuid|torch\.rand|\.sample\(")
 
 
@@ -1000,9 +995,7 @@ def may_draw(files: Iterable[Path]) -> bool:
 
 
 def imported(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory, or directly in the one above, that were imported from
-    there.
-    """
+    """Yield the files of imported modules below `directory`, or directly in its parent."""
     for module in list(sys.modules.values()):
         path = place(getattr(module, "__file__", None) or "/")
         if is_near(path, directory) and not is_installed(path) and path != Path(__file__).resolve():
@@ -1011,9 +1004,7 @@ def imported(directory: Path) -> Iterator[Path]:
 
 @functools.cache
 def place(file: str) -> Path:
-    """Return where a module's file really is; the same thousand modules are asked about several
-    times.
-    """
+    """Return the resolved path of a file; cached, as a thousand modules are asked repeatedly."""
     return Path(file).resolve()
 
 
@@ -1027,7 +1018,7 @@ def is_installed(path: Path) -> bool:
 
 
 def command_of(asked: argparse.Namespace, module: types.ModuleType) -> list[str]:
-    """Return the command of one trial."""
+    """Return the command of one trial, with the values of the search."""
     made, cfg = config_of(module, asked.cfg_class)
     if asked.rl_library or issubclass(made, NewJobCfg):
         generation = NewJobCfg
@@ -1044,7 +1035,7 @@ def command_of(asked: argparse.Namespace, module: types.ModuleType) -> list[str]
 
 
 def main(given: list[str]) -> None:
-    """Do what was asked."""
+    """Run the action `space`, `run` or `resume`."""
     asked = arguments(given)
     if asked.action == "space":
         try:
@@ -1055,7 +1046,7 @@ def main(given: list[str]) -> None:
                 why += f". {HAD_HERE}"
             sys.exit(f"{PROGRAM}: {Path(asked.cfg_file).name} cannot be loaded: {why}")
 
-        # The file's own output may lack the end of its line.
+        # Begins with a newline: the file's own output may not end with one.
         print(f"\n{PROGRAM}: {json.dumps(found)}")
         return
 

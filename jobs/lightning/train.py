@@ -1,7 +1,7 @@
-"""Tell spirals apart with PyTorch Lightning, on as many nodes as torchrun has started it.
+"""Classify points on spirals with PyTorch Lightning, on all nodes on which torchrun started it.
 
 The network and the points are those of jobs/torch-ddp. Curves and results are written to
-TRAINYARD_OUTPUT; the next attempt continues from what is in TRAINYARD_CHECKPOINT.
+TRAINYARD_OUTPUT; the next attempt continues from the checkpoint in TRAINYARD_CHECKPOINT.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHECKPOINT = Path(os.environ.get("TRAINYARD_CHECKPOINT", "output")) / "last.ckpt
 
 
 class Spirals(lightning.LightningModule):
-    """Says which arm a point is on."""
+    """Classifies points by the arm of the spiral on which they are."""
 
     def __init__(self, lr: float) -> None:
         super().__init__()
@@ -41,13 +41,13 @@ class Spirals(lightning.LightningModule):
         return loss
 
     def validation_step(self, batch: tuple[torch.Tensor, torch.Tensor], _: int) -> None:
-        """Note how much of a batch is right."""
+        """Log the accuracy on a batch."""
         places, arms = batch
         right = (self.network(places).argmax(dim=1) == arms).float().mean()
         self.log("eval/accuracy", right, sync_dist=True)
 
     def on_train_epoch_end(self) -> None:
-        """Say how far the training is."""
+        """Print the loss and accuracy of the epoch, in the first process only."""
         metrics = self.trainer.callback_metrics
         if self.trainer.is_global_zero:
             say(
@@ -60,7 +60,7 @@ class Spirals(lightning.LightningModule):
 
 
 def main() -> None:
-    """Train, or continue; the first process writes what is to stay."""
+    """Train, or continue from a checkpoint; only the first process writes results."""
     options = parse()
     lightning.seed_everything(options.seed)
     trainer = make_trainer(options)
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--epochs", type=int, default=30, help="default: 30")
     parser.add_argument("--batch", type=int, default=128, help="of each process (default: 128)")
@@ -93,7 +93,7 @@ def parse() -> argparse.Namespace:
 
 
 def make_trainer(options: argparse.Namespace) -> lightning.Trainer:
-    """Return a trainer for the processes that torchrun has started: NCCL on GPUs, Gloo on CPUs."""
+    """Return a trainer for the processes that torchrun started: NCCL on GPUs, Gloo on CPUs."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     saving = ModelCheckpoint(CHECKPOINT.parent, CHECKPOINT.stem, enable_version_counter=False)
@@ -103,7 +103,7 @@ def make_trainer(options: argparse.Namespace) -> lightning.Trainer:
         num_nodes=world // here,
         devices=here,
         max_epochs=options.epochs,
-        # flush_secs: a killed task leaves what it had.
+        # flush_secs: a killed task must not lose its curves.
         logger=TensorBoardLogger(OUTPUT, name="", version="", flush_secs=5),
         callbacks=[saving],
         log_every_n_steps=10,
@@ -114,10 +114,11 @@ def make_trainer(options: argparse.Namespace) -> lightning.Trainer:
 
 
 def checkpoint(trainer: lightning.Trainer) -> str | None:
-    """Return this process's copy of the first one's checkpoint, which no other node has; None if
-    there is none.
+    """Return the path of the checkpoint, None if there is none; other processes get a copy.
+
+    Only the node of the first process has the checkpoint: it is broadcast.
     """
-    # The processes meet; `fit` finds that they have.
+    # Connect the processes, for the broadcast; `fit` does not connect them again.
     trainer.strategy.setup_environment()
     is_first = trainer.is_global_zero
     content: Any = CHECKPOINT.read_bytes() if is_first and CHECKPOINT.exists() else None
@@ -131,7 +132,7 @@ def checkpoint(trainer: lightning.Trainer) -> str | None:
 
 
 def say(line: str) -> None:
-    """Print a line at once; a pipe would hold it back."""
+    """Print a line and flush: into a pipe, Python would buffer it."""
     print(line, flush=True)
 
 

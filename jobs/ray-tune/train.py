@@ -1,9 +1,8 @@
-"""Look for the learning rate that tells spirals apart best, with Ray Tune: trials on any nodes,
-this script on one.
+"""Search for the best learning rate and batch size with Ray Tune, to classify points on spirals.
 
-The network and the points are those of jobs/torch-ddp. Ray Tune keeps checkpoints and its own
-records in TRAINYARD_CHECKPOINT, from which the next attempt continues; the curves of each trial and
-the best values are written to TRAINYARD_OUTPUT.
+Trials run on any nodes, this script on one. The network and the points are those of jobs/torch-ddp.
+Ray Tune keeps checkpoints and its own records in TRAINYARD_CHECKPOINT, from which the next attempt
+continues. The curves of each trial and the best values are written to TRAINYARD_OUTPUT.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ STATE = "state.pt"
 
 
 def main() -> None:
-    """Search, or continue a search, and say what was best."""
+    """Search, or continue a search; write and print the best trial."""
     options = parse()
     for directory in (OUTPUT, CHECKPOINTS):
         directory.mkdir(parents=True, exist_ok=True)
@@ -54,7 +53,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--samples", type=int, default=8, help="trials in all (default: 8)")
     parser.add_argument("--at-once", type=int, default=2, help="one CPU or GPU each (default: 2)")
@@ -92,7 +91,7 @@ def tuner(options: argparse.Namespace) -> tune.Tuner:
             storage_path=str(CHECKPOINTS),
             storage_filesystem=files,
             checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
-            # A lost node costs a trial its epoch, not the search.
+            # A trial on a lost node repeats its epoch; the search continues.
             failure_config=tune.FailureConfig(max_failures=3),
             callbacks=[Curves()],
         ),
@@ -100,10 +99,10 @@ def tuner(options: argparse.Namespace) -> tune.Tuner:
 
 
 class Curves(tune.Callback):
-    """Writes what trials report, each in a directory of its own; Ray Tune calls it in this script.
+    """Writes the curves of trials, each to its own directory; Ray Tune calls this in this script.
 
-    Ray Tune keeps it with the search, and what it refers to: a continued search has the outputs of
-    its own attempt only if they are asked for then.
+    Ray Tune saves this object with the search. The path of the outputs is read at each call, since
+    a continued search runs in another attempt, with other outputs.
     """
 
     def __init__(self) -> None:
@@ -112,7 +111,7 @@ class Curves(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
-        """Write a row of a trial's curves, at once: a killed task leaves what it had."""
+        """Write a row of a trial's curves, and flush: the task may be killed at any time."""
         name = trial.trial_id
         if name not in self._writers:
             directory = os.environ.get("TRAINYARD_OUTPUT", "output")
@@ -127,12 +126,12 @@ class Curves(tune.Callback):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what Ray Tune keeps: no open files."""
+        """Return the state that Ray Tune saves, without open files."""
         return {"_writers": {}}
 
 
 def learn(config: dict[str, Any]) -> None:
-    """Train one trial; each is an actor of Ray's, on any node."""
+    """Train one trial; Ray Tune runs each in an actor, on any node."""
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     batches = DataLoader(spirals.points(0), batch_size=config["batch"], shuffle=True)
@@ -168,7 +167,7 @@ def improve(
 
 
 def report(metrics: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Tell Ray Tune how far a trial is, with a checkpoint."""
+    """Report the metrics of an epoch to Ray Tune, with a checkpoint."""
     with tempfile.TemporaryDirectory() as directory:
         kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         torch.save({**kept, "epoch": metrics["epoch"]}, Path(directory, STATE))
@@ -176,7 +175,7 @@ def report(metrics: dict[str, Any], model: nn.Module, optimizer: torch.optim.Opt
 
 
 def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Take up the newest checkpoint of a trial; return the epochs that it has, 0 for none."""
+    """Load the newest checkpoint of a trial; return its number of epochs, 0 without one."""
     checkpoint = tune.get_checkpoint()
     if checkpoint is None:
         return 0
@@ -189,7 +188,7 @@ def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
 
 
 def say(line: str) -> None:
-    """Print a line at once; a pipe would hold it back."""
+    """Print a line and flush: into a pipe, Python would buffer it."""
     print(line, flush=True)
 
 

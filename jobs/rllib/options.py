@@ -1,4 +1,4 @@
-"""The options of train.py: the words of `rllib train`."""
+"""The command line of train.py, which is that of `rllib train`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from numbers import Real
 from typing import Any
 
-# Names that Ray 2.60 takes no more, or takes and does nothing with, and what they are now.
-# `num_workers` is not here: RLlib still reads it as num_env_runners.
+# Keys that Ray 2.60 rejects or ignores, and their present names. `num_workers` is not listed: RLlib
+# still reads it as num_env_runners.
 RENAMED = {
     "custom_resources_per_worker": "custom_resources_per_env_runner",
     "evaluation_num_episodes": "evaluation_duration",
@@ -33,13 +33,13 @@ RENAMED = {
     "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
     "vf_share_layers": "model: {vf_share_layers}",
 }
-# How results were called that a --stop still names.
+# Former names of results, which a --stop may still have, and their present ones.
 RETURN = "env_runners/episode_return_mean"
 STEPS = "num_env_steps_sampled_lifetime"
 OLD_RESULTS = {"episode_reward_mean": RETURN, "timesteps_total": STEPS}
 
 
-# Flags of `rllib train` whose work is done elsewhere now: what does it, by the flags.
+# Flags of `rllib train` that have no meaning here, and what to use instead.
 _ROOM = (
     "the cluster is there, and its file says how large it is; resources.actors of the job is "
     "what this training gets"
@@ -72,10 +72,9 @@ ELSEWHERE = {
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line; --config and --stop come as dictionaries.
+    """Parse the command line; --config and --stop become dictionaries.
 
-    The program ends with 2 and every reason if a flag is wrong, or is one of `rllib train` with no
-    meaning here.
+    Exits with code 2, and a reason for each wrong flag, also for flags of ELSEWHERE.
     """
     parser = argparse.ArgumentParser(
         prog="train.py", description="Train with an algorithm of RLlib.", allow_abbrev=False
@@ -98,7 +97,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--restore", metavar="PATH", help="a checkpoint to begin with, where this task has none yet"
     )
-    # The last iteration always has a checkpoint, and there is one framework.
+    # Accepted without effect: the last iteration always has a checkpoint, and torch is the only
+    # framework.
     parser.add_argument("--checkpoint-at-end", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--framework", choices=["torch"], help=argparse.SUPPRESS)
     parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
@@ -119,7 +119,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Read a JSON object."""
+    """Parse a JSON object. Raises argparse.ArgumentTypeError for any other text."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -130,7 +130,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def wrong(what: str, names: Collection[str], known: Collection[str]) -> list[str]:
-    """Return a sentence for each name that is not known."""
+    """Return a message for each of `names` that is not in `known`; `what` is "key" or the like."""
     found = []
     for name in names:
         if what == "key" and name in RENAMED:
@@ -143,18 +143,18 @@ def wrong(what: str, names: Collection[str], known: Collection[str]) -> list[str
 
 
 def goals(stop: Mapping[str, float]) -> dict[str, float]:
-    """Return what ends the training, by the names that results have now."""
+    """Return the goals of --stop by the present names of results."""
     return {OLD_RESULTS.get(name, name): value for name, value in stop.items()}
 
 
 def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str | None:
-    """Return what ends the training now; None if nothing does.
+    """Return the first goal that this result reaches, as "NAME VALUE"; None if none is reached.
 
-    Raises KeyError for a goal that no result has: the training would not end.
+    Raises KeyError for a goal that results do not have: the training would never end.
     """
     for name, goal in goals(stop).items():
         value = value_of(result, name)
-        # Until the first episode has ended there is no return.
+        # Results of episodes are missing until the first episode has ended.
         if value is None and not name.startswith(("env_runners/", "evaluation/")):
             raise KeyError(name)
         if value is not None and value >= goal:
@@ -163,7 +163,7 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str | None:
 
 
 def value_of(result: Mapping[str, Any], name: str) -> float | None:
-    """Return the number at a/b/c in a result; None if there is none."""
+    """Return the number at a path such as a/b/c in a result; None without one, or for NaN."""
     found: Any = result
     for part in name.split("/"):
         if isinstance(found, Mapping):
@@ -176,7 +176,7 @@ def value_of(result: Mapping[str, Any], name: str) -> float | None:
 
 
 def curves(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield what is worth plotting of a result: how episodes went, and what each learner says."""
+    """Yield names and values for curves: return and length of episodes, and learners' numbers."""
     for section, title in (("env_runners", "rollout"), ("evaluation", "eval")):
         of_episodes = result.get(section, {})
         of_episodes = of_episodes.get("env_runners", of_episodes)

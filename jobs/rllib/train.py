@@ -1,5 +1,4 @@
-"""Train with any algorithm of RLlib; its environment runners are spread over the cluster, this task
-is the learner.
+"""Train with any algorithm of RLlib: this task learns, environment runners are on any nodes.
 
     python train.py --run PPO --env CartPole-v1 --config '{"num_env_runners": 2}' --stop '{"training_iteration": 100}'
 
@@ -39,9 +38,7 @@ def main() -> None:
 
 
 def configure(given: argparse.Namespace) -> AlgorithmConfig:
-    """Return RLlib's configuration; the program ends with one message if something has no
-    meaning.
-    """
+    """Return RLlib's configuration; exit with one message for wrong names or values."""
     problems = options.wrong("algorithm", [given.run], ALGORITHMS)
     if problems:
         refuse(f"{problems[0]}; it has {', '.join(sorted(ALGORITHMS))}")
@@ -75,7 +72,7 @@ def configure(given: argparse.Namespace) -> AlgorithmConfig:
 
 
 def properties(config: AlgorithmConfig) -> set[str]:
-    """Return the keys that RLlib works out of others, and takes: train_batch_size_per_learner."""
+    """Return the keys that are properties with a setter, such as train_batch_size_per_learner."""
     found = inspect.getmembers(
         type(config), lambda value: isinstance(value, property) and value.fset is not None
     )
@@ -83,10 +80,10 @@ def properties(config: AlgorithmConfig) -> set[str]:
 
 
 def environment(name: str | None) -> str | type | None:
-    """Return what RLlib makes: the class of `module.Class`, which is a file of the job, or a name
-    of Gymnasium's.
+    """Return the environment for RLlib: the class of `module.Class`, or a name of Gymnasium.
 
-    The program ends with one message if there is none. Env runners import the class where they run.
+    The module is a file of the job; env runners import it on their nodes. Exits with one message if
+    there is no such environment.
     """
     if name is None:
         return None
@@ -103,20 +100,20 @@ def environment(name: str | None) -> str | type | None:
 
 
 def refuse(message: str) -> NoReturn:
-    """End the program: what it was told makes no sense."""
+    """Print an error, and exit with code 2."""
     print(f"train.py: error: {message}", file=sys.stderr, flush=True)
     raise SystemExit(2)
 
 
 def wanted(config: AlgorithmConfig) -> str:
-    """Return what RLlib starts as actors: how many, and the CPUs and GPUs of all of them."""
+    """Say how many actors RLlib starts, and how many CPUs and GPUs they need together."""
     beside = config.algo_class.default_resource_request(config.copy(copy_frozen=False)).bundles[1:]
     cpus, gpus = (sum(bundle.get(kind, 0) for bundle in beside) for kind in ("CPU", "GPU"))
     return f"{len(beside)} actors with {cpus:g} CPUs and {gpus:g} GPUs"
 
 
 def train(given: argparse.Namespace, config: AlgorithmConfig, checkpoints: Path) -> None:
-    """Train iteration by iteration."""
+    """Train until a goal of --stop is reached, from the newest checkpoint or --restore."""
     algorithm = config.build_algo()
     if saved := sorted(checkpoints.glob("iteration-*[0-9]")):
         algorithm.restore_from_path(str(saved[-1]))
@@ -143,7 +140,7 @@ def train(given: argparse.Namespace, config: AlgorithmConfig, checkpoints: Path)
 
 
 def step(algorithm: Any, writer: SummaryWriter) -> dict[str, Any]:
-    """Train one iteration, write what is worth plotting, and return all that RLlib says of it."""
+    """Train one iteration, write its curves, print a line, and return RLlib's result."""
     result: dict[str, Any] = algorithm.train()
     steps = int(result.get(options.STEPS, 0))
     for name, value in options.curves(result):
@@ -160,7 +157,7 @@ def step(algorithm: Any, writer: SummaryWriter) -> dict[str, Any]:
 
 
 def save(algorithm: Any, directory: Path) -> None:
-    """Write a checkpoint under its name once it is whole, and remove the one before it."""
+    """Write a checkpoint, rename it once it is complete, and remove the former one."""
     before = list(directory.glob("iteration-*"))
     part = directory / "part"
     shutil.rmtree(part, ignore_errors=True)
@@ -171,7 +168,7 @@ def save(algorithm: Any, directory: Path) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line at once; a pipe would hold it back."""
+    """Print a line and flush: into a pipe, Python would buffer it."""
     print(line, flush=True)
 
 

@@ -1,8 +1,7 @@
-"""Points on three spirals, and a network that tells them apart: what jobs/torch-* and
-jobs/lightning train.
+"""Points on three spirals, and a network to classify them, for jobs/torch-* and jobs/lightning.
 
-Made up, since nodes need not reach a hub of data sets; every process makes the same points of the
-same seed.
+The points are computed, since nodes may not reach a hub of data sets. Every process gets the same
+points from the same seed.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from torch.utils.data import TensorDataset
 
 ARMS = 3
 POINTS = 12_000
-TEST_SEED = 1_000_000  # no training has it
+TEST_SEED = 1_000_000  # trainings use smaller seeds
 
 
 def points(seed: int, count: int = POINTS) -> TensorDataset:
-    """Return points of the plane, each with the number of the arm that it is on."""
+    """Return points of the plane, each with the number of its spiral arm."""
     chance = torch.Generator().manual_seed(seed)
     arm = torch.randint(ARMS, (count,), generator=chance)
     turn = 0.5 + 3.5 * torch.rand(count, generator=chance)
@@ -30,7 +29,7 @@ def points(seed: int, count: int = POINTS) -> TensorDataset:
 
 
 def network() -> nn.Module:
-    """Return an untrained network: a point in, a score for each arm out."""
+    """Return an untrained network; its input is a point, its output a score for each arm."""
     return nn.Sequential(
         nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, ARMS)
     )

@@ -1,11 +1,10 @@
-"""Tell spirals apart with DistributedDataParallel: NCCL where there are GPUs, Gloo where there are
-none.
+"""Classify points on spirals with DistributedDataParallel: NCCL on GPUs, Gloo on CPUs.
 
     torchrun --nproc-per-node=2 train.py        two processes of this machine, results in ./output
 
-A program for torchrun, as there are many. Trainyard adds two directories: curves and results go to
-TRAINYARD_OUTPUT, and what is in TRAINYARD_CHECKPOINT is there again when the training is tried
-again, on whatever nodes.
+It is an ordinary program for torchrun. Trainyard adds two directories: curves and results are
+written to TRAINYARD_OUTPUT; checkpoints in TRAINYARD_CHECKPOINT are there for the next attempt, on
+any node.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CHECKPOINT = Path(os.environ.get("TRAINYARD_CHECKPOINT", "output")) / "checkpoin
 
 
 def main() -> None:
-    """Train, or continue; the first process writes what is to stay."""
+    """Train, or continue from a checkpoint; only the first process writes results."""
     options = parse()
     device = join()
     try:
@@ -45,7 +44,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--epochs", type=int, default=30, help="default: 30")
     parser.add_argument("--batch", type=int, default=128, help="of each process (default: 128)")
@@ -55,7 +54,7 @@ def parse() -> argparse.Namespace:
 
 
 def join() -> torch.device:
-    """Meet the other processes; return where this one computes."""
+    """Connect to the other processes; return the device of this one."""
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -80,7 +79,7 @@ def train(options: argparse.Namespace, device: torch.device) -> float:
     parallel = DistributedDataParallel(model)
     accuracy = evaluate(model, test, device)
     is_first = dist.get_rank() == 0
-    # The former attempt's curve may end after its checkpoint.
+    # purge_step: the former attempt's curve may continue after its last checkpoint.
     writer = None
 
     if is_first:
@@ -109,9 +108,7 @@ def improve(
     optimizer: torch.optim.Optimizer,
     device: torch.device,
 ) -> float:
-    """Train one epoch on this process's share of the points; return the mean loss of all
-    processes.
-    """
+    """Train one epoch on this process's share of the points; return the mean loss of all."""
     total = torch.zeros(1, device=device)
     for places, arms in batches:
         loss = nn.functional.cross_entropy(parallel(places.to(device)), arms.to(device))
@@ -126,16 +123,14 @@ def improve(
 
 @torch.no_grad()
 def evaluate(model: nn.Module, test: tuple[torch.Tensor, ...], device: torch.device) -> float:
-    """Return how much of the test points is right; every process has the same model, and finds the
-    same.
-    """
+    """Return the accuracy on the test points, which is the same in every process."""
     places, arms = test
     guessed = model(places.to(device)).argmax(dim=1).cpu()
     return float((guessed == arms).float().mean())
 
 
 def save(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int) -> None:
-    """Write the checkpoint, whole or not at all."""
+    """Replace the checkpoint atomically."""
     kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
     part = CHECKPOINT.with_name("part")
     torch.save(kept, part)
@@ -143,8 +138,9 @@ def save(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int) -> None
 
 
 def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Take up the first process's checkpoint, which no other node has; return the epochs that it
-    has, 0 for none.
+    """Load the checkpoint; return its number of epochs, 0 without one.
+
+    Only the node of the first process has the checkpoint: it is broadcast.
     """
     kept: list[Any] = [None]
     if dist.get_rank() == 0:
@@ -166,14 +162,14 @@ def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
 
 
 def write_scalars(writer: SummaryWriter, row: dict[str, float], epoch: int) -> None:
-    """Write one row of the curves, at once: a killed task leaves what it had."""
+    """Write one row of the curves, and flush: the task may be killed at any time."""
     for name, value in row.items():
         writer.add_scalar(name, value, epoch)
     writer.flush()
 
 
 def say(line: str) -> None:
-    """Print a line at once; a pipe would hold it back."""
+    """Print a line and flush: into a pipe, Python would buffer it."""
     print(line, flush=True)
 
 

@@ -1,12 +1,10 @@
-"""Storage for Ray Train and Ray Tune on the node of the script that starts them, for clusters that
-share no disk.
+"""Storage for Ray Train and Ray Tune on the node of their script, if nodes share no disk.
 
     RunConfig(storage_path=os.environ["TRAINYARD_CHECKPOINT"], storage_filesystem=home.filesystem())
 
-Ray wants a `storage_path` that every node reaches. TRAINYARD_CHECKPOINT and TRAINYARD_OUTPUT are
-directories of one node: Ray's workers read and write them through an actor there. A file travels as
-one object of Ray's, so a checkpoint of many gigabytes is better off in storage that the nodes
-share.
+Ray needs a `storage_path` that every node reaches. TRAINYARD_CHECKPOINT and TRAINYARD_OUTPUT are
+directories on one node: Ray's workers read and write them through an actor on that node. Each file
+is sent as one object of Ray. For checkpoints of many gigabytes, use storage that the nodes share.
 """
 
 from __future__ import annotations
@@ -25,24 +23,24 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 @ray.remote(num_cpus=0)
 class Keeper:
-    """The files of this node."""
+    """An actor that reads and writes the files of its node."""
 
     def __init__(self) -> None:
         self._files = LocalFileSystem()
 
     def ask(self, method: str, *words: Any, **named: Any) -> Any:
-        """Call a method of fsspec's local file system."""
+        """Call a method of fsspec's LocalFileSystem, and return its result."""
         return getattr(self._files, method)(*words, **named)
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file, whole or not at all."""
+        """Write a file atomically."""
         part = Path(f"{path}.part")
         part.write_bytes(content)
         part.replace(path)
 
 
 class Home(AbstractFileSystem):
-    """A file system of fsspec's, whose files are those of the keeper's node."""
+    """An fsspec file system with the files of the keeper's node."""
 
     protocol = "home"
     cachable = False
@@ -82,7 +80,7 @@ class Home(AbstractFileSystem):
 
 
 class _Written(io.BytesIO):
-    """A file that is sent when it is closed."""
+    """A file in memory, which `close` sends to the keeper."""
 
     def __init__(self, keeper: str, path: str) -> None:
         super().__init__()
@@ -96,10 +94,9 @@ class _Written(io.BytesIO):
 
 
 def filesystem() -> pyarrow.fs.PyFileSystem:
-    """Return this node's files, for every process of this script's on any node; `ray.init()` comes
-    before it.
+    """Return a file system with this node's files, for this script's workers on any node.
 
-    The keeper ends with the script.
+    Call `ray.init()` first. The actor behind the file system ends with the script.
     """
     name = f"keeper of {os.environ.get('TRAINYARD_ATTEMPT_ID', os.getpid())}"
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -107,5 +104,5 @@ def filesystem() -> pyarrow.fs.PyFileSystem:
     return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(Home(name)))
 
 
-# An actor ends when nothing refers to it any more.
+# References to the actors: Ray ends an actor without any reference.
 _keepers: list[Any] = []

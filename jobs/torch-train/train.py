@@ -1,9 +1,8 @@
-"""Tell spirals apart with Ray Train's TorchTrainer: its workers run on any nodes, this script on
-one.
+"""Classify points on spirals with Ray Train's TorchTrainer.
 
-The network and the points are those of jobs/torch-ddp. Ray Train keeps checkpoints and its own
-records in TRAINYARD_CHECKPOINT, from which the next attempt continues; curves and results are
-written to TRAINYARD_OUTPUT.
+Its workers run on any nodes, this script on one. The network and the points are those of
+jobs/torch-ddp. Ray Train keeps checkpoints and its own records in TRAINYARD_CHECKPOINT, from which
+the next attempt continues. Curves and results are written to TRAINYARD_OUTPUT.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ STATE = "state.pt"
 
 
 def main() -> None:
-    """Start the workers, wait for them, and say how good the network is."""
+    """Start the workers, wait for them, and write and print the accuracy."""
     options = parse()
     for directory in (OUTPUT, CHECKPOINTS):
         directory.mkdir(parents=True, exist_ok=True)
@@ -46,12 +45,12 @@ def main() -> None:
         train_loop_config=vars(options),
         scaling_config=ScalingConfig(num_workers=options.workers, use_gpu=options.gpu),
         run_config=RunConfig(
-            # Ray Train continues what it finds under this name.
+            # Ray Train continues a training of this name that it finds in the storage.
             name="spirals",
             storage_path=str(CHECKPOINTS),
             storage_filesystem=home.filesystem(),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
-            # A lost worker costs the epoch, not the attempt.
+            # After the loss of a worker, Ray Train repeats the epoch; the attempt continues.
             failure_config=FailureConfig(max_failures=3),
             callbacks=[Curves(str(OUTPUT))],
         ),
@@ -65,7 +64,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workers", type=int, default=2, help="one CPU or GPU each (default: 2)")
     parser.add_argument("--gpu", action="store_true", help="each worker has a GPU")
@@ -80,7 +79,7 @@ def parse() -> argparse.Namespace:
 
 
 class Curves(ray.train.UserCallback):
-    """Writes what the first worker reports; Ray Train calls it on this script's node."""
+    """Writes the first worker's metrics as curves; Ray Train calls this on the script's node."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -92,7 +91,7 @@ class Curves(ray.train.UserCallback):
         metrics: list[dict[str, Any]],
         checkpoint: Checkpoint | None,
     ) -> None:
-        """Write a row of the curves, at once: a killed task leaves what it had."""
+        """Write a row of the curves, and flush: the task may be killed at any time."""
         first = metrics[0]
         if self._writer is None:
             self._writer = SummaryWriter(self._directory, purge_step=first["epoch"])
@@ -103,7 +102,7 @@ class Curves(ray.train.UserCallback):
 
 
 def train(options: dict[str, Any]) -> None:
-    """Train in one of the workers; each runs this."""
+    """Train; every worker runs this function."""
     torch.manual_seed(options["seed"])
     data = spirals.points(options["seed"])
     context = ray.train.get_context()
@@ -134,8 +133,8 @@ def train(options: dict[str, Any]) -> None:
             "eval/accuracy": evaluate(model, test, device),
         }
 
-        # Ray Train keeps several files: Trainyard copies them once they have been quiet for
-        # a moment.
+        # Not after every epoch: Trainyard copies a checkpoint only after its files have not changed
+        # for a moment.
         if epoch < options["epochs"] and time.monotonic() - saved < options["checkpoint_every"]:
             ray.train.report(metrics)
         else:
@@ -163,16 +162,14 @@ def improve(
 
 @torch.no_grad()
 def evaluate(model: nn.Module, test: tuple[torch.Tensor, ...], device: torch.device) -> float:
-    """Return how much of the test points is right."""
+    """Return the accuracy on the test points."""
     places, arms = test
     guessed = model(places.to(device)).argmax(dim=1).cpu()
     return float((guessed == arms).float().mean())
 
 
 def report(metrics: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Tell Ray Train how far the training is, with a checkpoint: the first worker's is that of
-    all.
-    """
+    """Report the metrics of an epoch to Ray Train; only the first worker adds a checkpoint."""
     if ray.train.get_context().get_world_rank() > 0:
         ray.train.report(metrics)
         return
@@ -188,7 +185,7 @@ def report(metrics: dict[str, Any], model: nn.Module, optimizer: torch.optim.Opt
 
 
 def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Take up the newest checkpoint; return the epochs that it has, 0 for none."""
+    """Load the newest checkpoint; return its number of epochs, 0 without one."""
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
         return 0
@@ -201,7 +198,7 @@ def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
 
 
 def say(line: str) -> None:
-    """Print a line at once; a pipe would hold it back."""
+    """Print a line and flush: into a pipe, Python would buffer it."""
     print(line, flush=True)
 
 

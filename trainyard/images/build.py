@@ -121,7 +121,7 @@ def steps(
 
 
 def built(building: Building) -> Built:
-    """Return the image on the engine. Raises PrerequisiteError if its files changed since then."""
+    """Return the image on the engine. Raises PrerequisiteError if its files have changed."""
     found = facts(building)
     return Built(
         name=building.image.name,

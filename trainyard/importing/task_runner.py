@@ -82,7 +82,7 @@ Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
 
 
 class NodeSection(Section):
-    """The node of a task, by host name or by Ray's node id, which changes with each start of Ray."""
+    """The node of a task, by host name or by Ray's node id, which each start of Ray changes."""
 
     specific: Literal["any", "hostname", "node_id"] = "any"
     hostname: Filled | None = None

@@ -1,4 +1,4 @@
-"""An experiment: how long a pole on a cart stands with these two gains, from a hundred starts."""
+"""An experiment for ado: how long two gains keep a pole on a cart upright, in a hundred starts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _gain(name: str) -> ConstitutiveProperty:
     metadata={"description": "A pole on a cart, pushed by two gains"},
 )
 def balance(angle_gain: float, speed_gain: float) -> dict[str, float]:
-    """Return how long the pole stands, and how far the cart goes: the mean of all starts."""
+    """Return how long the pole stays upright, and how far the cart moves: means of all starts."""
     chance = random.Random(0)
     ended = [_play(angle_gain, speed_gain, chance.uniform(-0.15, 0.15)) for _ in range(STARTS)]
     seconds, farthest = (sum(values) / STARTS for values in zip(*ended, strict=True))
@@ -42,7 +42,7 @@ def balance(angle_gain: float, speed_gain: float) -> dict[str, float]:
 
 
 def _play(angle_gain: float, speed_gain: float, angle: float) -> tuple[float, float]:
-    """Let go of the pole at an angle; return when it has fallen, and how far the cart has gone."""
+    """Simulate one start at an angle; return the seconds until the fall, and the farthest place."""
     seconds = place = speed = turning = farthest = 0.0
     while seconds < ENOUGH and abs(angle) < FALLEN:
         push = max(-PUSH, min(PUSH, angle_gain * angle + speed_gain * turning))
