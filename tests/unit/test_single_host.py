@@ -159,7 +159,7 @@ def test_another_head_is_planned_with_what_differs_and_refused() -> None:
 
     refusal, *_ = single_host.node_steps(lab)
     (planned,) = steps.plan([refusal])
-    differs = "cpus: 1 now, 2 desired; env.NAME is new; env.OLD is another"
+    differs = "cpus: 1 now, 2 desired; env.NAME is new; env.OLD differs"
     assert (planned.title, planned.detail) == (
         "Replace the head that runs",
         f"needs --recreate, which ends everything on the cluster: {differs}",

@@ -129,7 +129,7 @@ class DockerHost(Machine):
         port = self._published(ray_nodes.client_port(self.spec.head))
         if port is None:
             what = f"the head of cluster {self.spec.name} publishes no port for Ray Client"
-            hint = "It was made with another one: trainyard cluster.up --recreate"
+            hint = "It was made with another port: trainyard cluster.up --recreate"
             raise NotReadyError(what, hint=hint)
         return f"ray://{LOOPBACK}:{port}"
 

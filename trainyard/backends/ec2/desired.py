@@ -190,7 +190,9 @@ def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str,
             message = f"no such file or directory here: {source}"
             problems.append(Problem(f"ec2.ray.file_mounts.{place}", message))
     if problems:
-        raise RequestError("files for the nodes are not here", problems=tuple(problems))
+        raise RequestError(
+            "some files for the nodes are not on this machine", problems=tuple(problems)
+        )
     return _merged(made, added)
 
 

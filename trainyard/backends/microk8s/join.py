@@ -148,7 +148,7 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
             raise PrerequisiteError(
                 f"{host.name} does not reach {service} of {first.name}",
                 where=f"{first.ip}:{port}",
-                hint="Let it through the firewalls between them; or name the one that works: "
+                hint="Open that port in the firewalls between them; or set the address that works: "
                 f"`ip:` of {first.name}.",
             )
 

@@ -249,7 +249,9 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
     def done() -> Answer:
         is_left = host.name in lab.nodes() or host.ip in lab.members()
         if is_left:
-            return no(f"no longer in the file; Ray's pods there, which end: {_ray_pods(lab, host)}")
+            return no(
+                f"no longer in the file; these Ray pods there will end: {_ray_pods(lab, host)}"
+            )
         return YES
 
     def take_out() -> None:
