@@ -244,7 +244,7 @@ def environment(spec: ClusterSpec, image: str) -> str:
 
 
 def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
-    """Return a head's tags: the fingerprints of the document, and of `of_head` of it."""
+    """Return a head's tags: fingerprints of the document, and of the part that needs a new head."""
     whole = {key: value for key, value in made.items() if key not in _PLACES}
     return {
         naming.MADE_FROM: _fingerprint(whole, environment_text),

@@ -56,8 +56,9 @@ AGAIN = "Run `ray up` again"
 
 @dataclass
 class Launch:
-    """One call of `ray up`, which makes a head that matches the file; `run` is it in flight.
+    """One call of `ray up`, which makes a head that matches the file.
 
+    `run` is its process, once started.
     `head` is the existing head, or None. `ends_workers`: the autoscaler will end workers, too.
     """
 

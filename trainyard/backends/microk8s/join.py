@@ -138,7 +138,7 @@ def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
 
 
 def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None:
-    """Run `microk8s join` on a host. It returning normally does not prove that the host has joined.
+    """Run `microk8s join` on a host; a normal return does not prove that the host has joined.
 
     Raises PrerequisiteError if the host does not reach the first control plane's ports, and
     OutsideError if the join fails.

@@ -210,9 +210,10 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 
 
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
-    """Run `microk8s leave` on a host, after a join that may still run; return it if it failed.
+    """Run `microk8s leave` on a host, after a join that may still run there.
 
-    None means that the host has left. A stopped host is started first.
+    Returns the result of `leave` if the host has not left, else None. A stopped host is started
+    first.
     """
     if fact.is_stopped:
         # `leave` fails on a stopped host (wrappers/microk8s-leave.wrapper: exit_if_stopped).
