@@ -22,7 +22,7 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
 
-# Stands for the security group in a plan that is shown before the group is made.
+# The placeholder for the security group in a plan, before the group is made.
 UNMADE = "sg-00000000"
 
 

@@ -78,7 +78,7 @@ def _verified_on(
 def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[str | None]:
     """Ask for the hosts that match the node selector of one of these groups.
 
-    Returns [None], which stands for any one host, if the user may not list hosts.
+    Returns [None], meaning any one host, if the user may not list hosts.
     """
     hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:
