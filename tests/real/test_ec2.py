@@ -217,7 +217,7 @@ def test_nodes_of_an_image_are_containers_and_a_failed_worker_an_error(
     )
 
     failed = yard.run("cluster.up", "-f", "image", expect=6, seconds=600).stderr
-    assert "could not be set up; the last that was printed" in failed
+    assert "could not be set up; its last output" in failed
     assert "no engine" in failed
     broken = [
         node

@@ -45,7 +45,9 @@ def _adopted(cloud: Cloud, head: str) -> None:
     assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
     refused = yard.run("cluster.up", "--adopt", "--end-runs", expect=2).stderr
     assert_one_error(
-        refused, "made by the name plain is replaced", "cluster.up --adopt --recreate\n"
+        refused,
+        "the cluster plain of `ray up` would be replaced",
+        "cluster.up --adopt --recreate\n",
     )
     assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
     assert before == plain()

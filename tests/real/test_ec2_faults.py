@@ -97,7 +97,7 @@ def test_a_stopped_head_is_one_error_with_its_cause_while_aws_throttles(
     # For another user Ray replaces the head.
     cloud.break_next(instances.NO_SSHD, ray_node_type="head")
     refused = shortly.run("cluster.up", expect=6).stderr
-    assert_one_error(refused, "error: the head is not reached by SSH")
+    assert_one_error(refused, "error: the head cannot be reached by SSH")
     cloud.head().shell("/usr/sbin/sshd -E /var/log/sshd.log")
 
 

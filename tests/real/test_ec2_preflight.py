@@ -163,8 +163,7 @@ def test_credentials_have_not_expired(lab: Yard, account: Cloud) -> None:
                 "AMI ami-0123456789abcdef0: does not exist in us-west-2, or not for this account",
                 "key pair team: does not exist in us-west-2: leave `key_name` out, and one is made",
                 "key pair team: its private key is not on this machine, in /nowhere/team.pem: "
-                "write where it is, "
-                "`key_file`",
+                "set `key_file` to its path",
                 (
                     "instance profile nobody: does not exist: leave `instance_profile` out, and one "
                     "is made"
@@ -240,7 +239,7 @@ def test_groups_get_what_they_ask_for(lab: Yard, account: Cloud) -> None:
         "(gpu 16): aws service-quotas request-service-quota-increase --service-code ec2 "
         "--quota-code L-3819A6DF --desired-value 16 --region us-west-2",
         (
-            "this user: may not give instances their role, iam:PassRole: who administers IAM can "
+            "this user: may not give instances their role, iam:PassRole: an administrator of IAM can "
             "allow it"
         ),
         "AWS account: has no role for spot instances yet: aws iam create-service-linked-role "

@@ -309,7 +309,7 @@ def test_purge_refuses_while_a_host_that_left_the_file_is_in_the_cluster(lab: La
     file.write_text(whole)
     assert f"error: in the cluster, and not in the file: host-3 ({last.ssh})\n" in refused
     ends = planned[f"Remove host-3 ({last.ssh})"]
-    assert ends.startswith("no longer in the file; Ray's pods there, which end: lab-")
+    assert ends.startswith("no longer in the file; these Ray pods there will end: lab-")
     assert set(yard.states().values()) == {"up"}
 
 

@@ -193,7 +193,7 @@ def test_a_snapd_without_hold_or_not_running_stops_up_before_installing(
     assert [away[1], old[1]] == [
         f"  - {second.ip}: its snapd does not run: sudo systemctl start snapd.socket",
         (
-            f"  - {second.ip}: its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: "
+            f"  - {second.ip}: its snapd is 2.57.6-1+b5, and only 2.58 or newer can hold a refresh: "
             "sudo snap install snapd"
         ),
     ]
@@ -293,7 +293,7 @@ def test_a_host_that_does_not_reach_the_api_says_so(lab: Lab) -> None:
         f"error: {lab.second.ip} does not reach the API server of {lab.first.ip}",
         f"  at {lab.first.ip}:16443",
         (
-            "  -> Let it through the firewalls between them; or name the one that works: `ip:` of "
+            "  -> Open that port in the firewalls between them; or set the address that works: `ip:` of "
             f"{lab.first.ip}."
         ),
     ]

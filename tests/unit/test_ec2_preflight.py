@@ -173,7 +173,7 @@ def test_what_is_not_known_is_not_wrong() -> None:
         (
             {"may_pass_role": False},
             (
-                "this user: may not give instances their role, iam:PassRole: who administers IAM can "
+                "this user: may not give instances their role, iam:PassRole: an administrator of IAM can "
                 "allow it"
             ),
         ),
@@ -243,8 +243,8 @@ def test_what_the_file_names_exists() -> None:
         f"security group {GROUP}: does not exist in us-west-2",
         "key pair lab: does not exist in us-west-2: leave `key_name` out, and one is made",
         (
-            "key pair lab: its private key is not on this machine, in ~/.ssh/lab.pem: write where it "
-            "is, `key_file`"
+            "key pair lab: its private key is not on this machine, in ~/.ssh/lab.pem: set `key_file` "
+            "to its path"
         ),
         "instance profile ray: does not exist: leave `instance_profile` out, and one is made",
     ]
@@ -381,7 +381,7 @@ def test_chance_does_not_choose_between_public_and_private_subnets() -> None:
 def test_a_subnet_has_addresses_for_all_nodes() -> None:
     assert found(spec(gpu={}), subnets=[subnet(SUBNET, free=2)]) == [
         (
-            "default VPC: has 2 addresses left, and the cluster 3 nodes at its largest: name another "
+            "default VPC: has 2 addresses left, and the cluster has 3 nodes at its largest: name another "
             "one"
         )
     ]

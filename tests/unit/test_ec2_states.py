@@ -479,7 +479,7 @@ def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:
             "... iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
             "EC2 does not know the instance",
         ),
-        ("wait_ready timeout exceeded.", "the head is not reached by SSH"),
+        ("wait_ready timeout exceeded.", "the head cannot be reached by SSH"),
         (
             (
                 "[W 98 98] rpc_client.h:153: Failed to connect to GCS at address 10.0.0.4:6379 "
@@ -517,8 +517,7 @@ def test_what_no_rule_knows_is_shown_as_it_was_printed() -> None:
         "x = 1",
     ]
     assert diagnosis.failed_command(lines, name="gpu-1").message == (
-        "gpu-1 could not be set up; the last that was printed:\n    (1/3) make it\n    no rule "
-        "to make it"
+        "gpu-1 could not be set up; its last output:\n    (1/3) make it\n    no rule to make it"
     )
 
 
@@ -672,7 +671,7 @@ def test_workers_that_are_not_as_the_file_says_end_and_runs_on_them_are_named_fi
     ]
     assert ends(*outdated) == [
         "Run `ray up` again",
-        "End 2 workers that the file describes otherwise",
+        "End 2 workers that differ from the file",
     ]
 
 

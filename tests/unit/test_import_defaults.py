@@ -202,7 +202,7 @@ def test_a_file_without_types_is_not_called_old(tmp_path: Path) -> None:
         imported(
             tmp_path, {"cluster_name": "lab", "provider": {"type": "aws", "region": "us-west-2"}}
         )
-    assert "Ray makes nodes of its own choice then" in (error.value.hint or "")
+    assert "Without them, Ray chooses node types itself" in (error.value.hint or "")
 
 
 def test_flags_of_ray_start_in_commands_are_taken_or_named(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_another_location_than_the_one_written_down_is_refused(
             "is asked for"
         ),
         "  at lab.yaml",
-        "  -> To mean that one, change the file back, or give its kubeconfig (KUBECONFIG=...). "
+        "  -> To use the recorded one, change the file back, or give its kubeconfig (KUBECONFIG=...). "
         "For a second cluster, "
         "give it another name: a name is one cluster on this machine. To move this one, remove "
         "it there first: "
@@ -116,7 +116,7 @@ def test_a_location_given_on_the_command_line_is_never_passed_over(site: Site) -
         location.find(SPEC, typed, section(context="other"))
     assert error.value.hint
     assert error.value.hint.startswith(
-        "To mean that one, leave out --set kuberay.context=other. For a second"
+        "To use the recorded one, leave out --set kuberay.context=other. For a second"
     )
     same = replace(site, overrides=("kuberay.context=lab",))
     assert location.find(SPEC, same, section(context="lab")).kube.context == "lab"

@@ -205,7 +205,7 @@ def test_a_snap_of_a_file_is_taken_for_the_channel_of_its_minor() -> None:
     ("sign", "what"),
     [
         ("v1.34.1", ""),
-        ("^", "what is installed is of the next safer"),
+        ("^", "an installation takes the next safer"),
         ("--", "nothing can be installed from it; "),
     ],
 )

@@ -70,7 +70,7 @@ def test_good_hosts_have_nothing_wrong() -> None:
         (
             {"snapd": "2.57.6-1+b5"},
             (
-                "its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: sudo snap "
+                "its snapd is 2.57.6-1+b5, and only 2.58 or newer can hold a refresh: sudo snap "
                 "install snapd"
             ),
         ),
@@ -87,8 +87,8 @@ def test_good_hosts_have_nothing_wrong() -> None:
         (
             {"addresses": {"127.0.0.1": "lo", "10.9.0.1": "eth0"}},
             (
-                "10.0.0.1 is no address of its interfaces (10.9.0.1): say by which the others reach "
-                "it, `ip:`"
+                "10.0.0.1 is no address of its interfaces (10.9.0.1): set `ip:` to the address by "
+                "which other hosts reach it"
             ),
         ),
         (
@@ -123,8 +123,8 @@ def test_good_hosts_have_nothing_wrong() -> None:
         (
             {"snap": INSTALLED, "has_docker": True},
             (
-                "Docker came after MicroK8s, which has not joined and takes new addresses for its "
-                "own: start Docker first"
+                "Docker was installed after MicroK8s, which would take Docker's address for its own: "
+                "start Docker before this host joins"
             ),
         ),
         (
@@ -235,7 +235,10 @@ def test_a_host_that_answers_late_is_not_ahead_for_that(clock: int, skew: float)
 
 
 def test_a_host_of_which_the_name_is_known_to_a_jump_host_alone_needs_its_address() -> None:
-    message = "a: its name is not known here (10.0.0.1): say by which the others reach it, `ip:`"
+    message = (
+        "a: its name is not known here (10.0.0.1): set `ip:` to the address by which other hosts "
+        "reach it"
+    )
     assert [str(problem) for problem in problems([replace(A, ip="")], {"a": GOOD}, Desired())] == [
         message
     ]

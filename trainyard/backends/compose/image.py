@@ -50,7 +50,7 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
             return YES
         if ended:
             raise OutsideError(
-                f"Docker ended the pull of {image.name}, and does not have it",
+                f"the pull of {image.name} has ended, and Docker does not have the image",
                 where=image.reference,
             )
         return no(details[0])

@@ -22,7 +22,7 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
 
-# Stands for the security group in a plan that is shown before the group is made.
+# The placeholder for the security group in a plan, before the group is made.
 UNMADE = "sg-00000000"
 
 
@@ -39,7 +39,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stag
     if adopted and not site.wishes.recreate:
         hint = "If that is meant: trainyard cluster.up --adopt --recreate"
         raise RequestError(
-            f"what `ray up` made by the name {location.name} is replaced, with all that runs",
+            f"the cluster {location.name} of `ray up` would be replaced, which ends all that runs",
             hint=hint,
         )
 
@@ -81,7 +81,7 @@ def adopt(location: Location) -> list[Step]:
     def done() -> Answer:
         left = untagged()
         if left:
-            return no(f"not ours: {named(left)}")
+            return no(f"not taken over yet: {named(left)}")
         return YES
 
     def do() -> None:
@@ -166,5 +166,5 @@ def refuse_unknown_to_ray(document: dict[str, Any]) -> None:
         raise RequestError(
             "Ray does not accept what `ec2: {ray: ...}` adds to its cluster file",
             problems=problems,
-            hint="The keys: Ray's documentation, Cluster YAML Configuration Options.",
+            hint="Ray's documentation lists the keys: Cluster YAML Configuration Options.",
         )

@@ -189,7 +189,9 @@ def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str,
             message = f"no such file or directory here: {source}"
             problems.append(Problem(f"ec2.ray.file_mounts.{place}", message))
     if problems:
-        raise RequestError("files for the nodes are not here", problems=tuple(problems))
+        raise RequestError(
+            "some files for the nodes are not on this machine", problems=tuple(problems)
+        )
     return _merged(made, added)
 
 
@@ -241,7 +243,7 @@ def environment(spec: ClusterSpec, image: str) -> str:
 
 
 def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
-    """Return a head's tags: the fingerprints of the document, and of `of_head` of it."""
+    """Return a head's tags: fingerprints of the document, and of the part that needs a new head."""
     whole = {key: value for key, value in made.items() if key not in _PLACES}
     return {
         naming.MADE_FROM: _fingerprint(whole, environment_text),

@@ -41,8 +41,7 @@ RULES = (
         r"InvalidInstanceType\.NotFound|Instance type (?P<kind>\S+) is not available"
         r"|Unsupported.*instance type",
         "there is no such instance type in the region, or in this zone: {type}",
-        "Which there are: aws ec2 describe-instance-type-offerings. Correct `ec2: "
-        "{instance_type: ...}`.",
+        "List them: aws ec2 describe-instance-type-offerings. Correct `ec2: {instance_type: ...}`.",
         error=RequestError,
     ),
     Rule(
@@ -66,28 +65,28 @@ RULES = (
     Rule(
         r"Unable to locate credentials|NoCredentialsError",
         "there are no AWS credentials on {name}",
-        "It has those of its instance profile: does that have a role (`ec2: {instance_profile: "
+        "They come from its instance profile: does that have a role (`ec2: {instance_profile: "
         "...}`)?",
         error=PrerequisiteError,
     ),
     Rule(
         r"no space left on device",
         "the disk of {name} is full",
-        "Give it a larger one (`ec2: {disk: 300GiB}`), of at least three times the image, and "
-        "replace it: trainyard cluster.up --recreate",
+        "Give it a larger disk (`ec2: {disk: 300GiB}`), at least three times the image's size, and "
+        "replace the cluster: trainyard cluster.up --recreate",
         error=PrerequisiteError,
     ),
     Rule(
         r"Permission denied \((?P<ways>[^)]*)\)",
         "{name} rejects the login as {user}",
-        "Is `ec2: {user: ...}` the one of the AMI (ubuntu, ec2-user, admin), and the key pair's "
-        "private part here?",
+        "Is `ec2: {user: ...}` the AMI's user (ubuntu, ec2-user, admin), and is the key pair's "
+        "private key on this machine?",
         error=PrerequisiteError,
     ),
     Rule(
         r"node detected as terminated",
         "the instance of {name} was terminated while it was set up",
-        "If no user did: a spot instance that was taken away, or a full disk quota. Repeat: "
+        "If no user did that, AWS has taken a spot instance back, or a disk quota is full. Repeat: "
         "trainyard cluster.up",
     ),
     Rule(
@@ -97,10 +96,10 @@ RULES = (
     ),
     Rule(
         r"wait_ready timeout exceeded|Connection refused|Connection timed out|No route to host",
-        "{name} is not reached by SSH",
-        "Does the subnet lead here, does the security group let port 22 in from this machine's "
-        "address, and does the AMI run sshd? "
-        "Its output as it booted: aws ec2 get-console-output",
+        "{name} cannot be reached by SSH",
+        "Does this machine reach the subnet, does the security group let port 22 in from this "
+        "machine's address, and does the AMI run sshd? "
+        "The instance's output as it booted: aws ec2 get-console-output",
     ),
     Rule(
         r"(?:no basic auth credentials|pull access denied|denied: |unauthorized|manifest unknown)",
@@ -147,7 +146,7 @@ def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
     printed = [line for line in _of_last_attempt(lines) if not _NOISE.match(line)]
     tail = printed[-TAIL_LINES:] or ["(no output)"]
     text = textwrap.indent("\n".join(tail), "    ")
-    return Diagnosis(f"{name} could not be set up; the last that was printed:\n{text}", _SET_UP)
+    return Diagnosis(f"{name} could not be set up; its last output:\n{text}", _SET_UP)
 
 
 def with_lines(diagnosed: Diagnosis, lines: Sequence[str]) -> Diagnosis:

@@ -1,4 +1,4 @@
-"""Disks that outlive their cluster by `--keep-disks`: another tag replaces the cluster's tag."""
+"""Disks that `cluster.down --keep-disks` keeps: another tag replaces their cluster's tag."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _refuse_other_files(document: Mapping[str, Any]) -> None:
     provider = document["provider"].get("type")
     if provider != "aws":
         hint = (
-            "A cluster that runs there is used as it is: trainyard cluster.new NAME --backend "
+            "Trainyard can use a cluster that runs there: trainyard cluster.new NAME --backend "
             "existing."
         )
         raise RequestError(
@@ -77,13 +77,13 @@ def _refuse_other_files(document: Mapping[str, Any]) -> None:
 
     if document.keys() & {"head_node", "worker_nodes"}:
         hint = (
-            "Ray itself takes no such file any more: write available_node_types, as its "
+            "Ray itself no longer accepts such a file: write available_node_types, as its "
             "examples have them."
         )
     else:
         hint = (
-            "Ray makes nodes of its own choice then. Write them: available_node_types, as "
-            "its examples have them."
+            "Without them, Ray chooses node types itself: write available_node_types, as its "
+            "examples have them."
         )
     raise RequestError("the file has no available_node_types", hint=hint)
 

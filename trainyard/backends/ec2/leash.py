@@ -89,5 +89,5 @@ def _run(
     ran = snapshot.reach(location, head).run(words)
     if check and ran.code != 0:
         where = last_line(ran.stderr) or None
-        raise OutsideError("the head does not take its leash", where=where)
+        raise OutsideError("the leash cannot be set or ended on the head", where=where)
     return ran

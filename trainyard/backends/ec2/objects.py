@@ -229,7 +229,7 @@ class _Objects:
         policy = desired.policy(self.location.name, roles[0]["Arn"])
         if answer.get("PolicyDocument") == json.loads(policy):
             return YES
-        return no("it may do something else")
+        return no("its policy differs")
 
     def make_role(self) -> None:
         """Make the role, its policy, and the instance profile through which instances get the role.

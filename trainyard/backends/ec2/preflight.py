@@ -144,7 +144,7 @@ def _full(spec: ClusterSpec, subnets: Objects) -> Iterator[str]:
     nodes = sum(group.most for group in groups(spec).values())
     if free < nodes:
         yield (
-            f"has {free} addresses left, and the cluster {nodes} nodes at its largest: "
+            f"has {free} addresses left, and the cluster has {nodes} nodes at its largest: "
             "name another one"
         )
 
@@ -339,9 +339,7 @@ def _key(spec: ClusterSpec, region: str, key_pairs: Names, has_key: bool) -> Ite
         yield Problem(subject, f"does not exist in {region}: leave `key_name` out, and one is made")
     if not has_key:
         file = spec.ec2.key_file or f"~/.ssh/{name}.pem"
-        message = (
-            f"its private key is not on this machine, in {file}: write where it is, `key_file`"
-        )
+        message = f"its private key is not on this machine, in {file}: set `key_file` to its path"
         yield Problem(subject, message)
 
 
@@ -374,7 +372,7 @@ RULES: Sequence[Callable[..., Iterator[Problem]]] = (
 CLAIMS = {
     "may_pass_role": Problem(
         "this user",
-        "may not give instances their role, iam:PassRole: who administers IAM can allow it",
+        "may not give instances their role, iam:PassRole: an administrator of IAM can allow it",
     ),
     "has_spot_role": Problem(
         "AWS account",

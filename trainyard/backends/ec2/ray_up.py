@@ -56,8 +56,9 @@ AGAIN = "Run `ray up` again"
 
 @dataclass
 class Launch:
-    """One call of `ray up`, which makes a head that matches the file; `run` is it in flight.
+    """One call of `ray up`, which makes a head that matches the file.
 
+    `run` is its process, once started.
     `head` is the existing head, or None. `ends_workers`: the autoscaler will end workers, too.
     """
 
@@ -144,7 +145,7 @@ class Launch:
         if head is None or head.status != naming.UP_TO_DATE:
             status = head.status if head else "there is no head"
             raise OutsideError(
-                f"`ray up` has ended well, and the head is not set up ({status})",
+                f"`ray up` has succeeded, but the head is not set up ({status})",
                 where=f"all that it printed: {self.location.log}",
                 hint="Repeat the same command: it continues from here.",
             )
@@ -184,7 +185,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
     if outdated:
         # The autoscaler launches replacements, but does not end outdated workers by itself
         # (v2/instance_manager, disable_launch_config_check).
-        title = f"End {counted(len(outdated), 'worker')} that the file describes otherwise"
+        title = f"End {counted(len(outdated), 'worker')} that differ from the file"
         steps.append(_termination(location, outdated, id="end-outdated", title=title, after=last))
 
     cluster_leash = leash.of(location)

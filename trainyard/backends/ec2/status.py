@@ -103,7 +103,7 @@ def _autoscaler(location: Location, head: Instance) -> str:
     ran = snapshot.reach(location, head).run(words, seconds=ANSWER_SECONDS)
     answers = ran.stdout.split()
     if len(answers) < 3:
-        return "whether the autoscaler on the head runs is not known"
+        return "it is not known whether the autoscaler on the head runs"
 
     runs, last, now = answers[:3]
     if runs == "no":

@@ -94,7 +94,7 @@ def token(service: Service, secret: str) -> str:
     if value is None:
         raise PrerequisiteError(
             f"the cluster's token is expected in Secret {secret}, key {TOKEN_KEY}, which is not "
-            "there or empty",
+            "there, or empty",
             where=service.location,
             hint="KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters "
             "--all-namespaces",

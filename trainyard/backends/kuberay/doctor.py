@@ -39,7 +39,7 @@ def of_operators(operators: tuple[Object, ...], where: Location) -> Iterator[Fin
     """Yield a finding if no operator runs, and one for each operator that is too old."""
     if not any(pods.is_true(deployment, "Available") for deployment in operators):
         message = (
-            "none runs: no node that ends is made again, and no change of the file takes effect"
+            "none runs: a node that ends is not replaced, and changes of the file have no effect"
         )
         yield Finding(OPERATOR, message, "trainyard cluster.up")
 

@@ -87,7 +87,7 @@ class _Conversion:
 
         if version := take("spec", "rayVersion"):
             self._notes.append(
-                f"spec.rayVersion {version}: the image's Ray counts, and cluster.up asks it"
+                f"spec.rayVersion {version}: the image's version of Ray is used; cluster.up checks it"
             )
 
         grows = take("spec", "enableInTreeAutoscaling") is True
@@ -140,7 +140,7 @@ class _Conversion:
         hosts = take(*place, "numOfHosts") or 1
         if hosts > 1:
             self._notes.append(
-                f"group {group['name']}: {hosts} hosts of each replica are nodes of their own here"
+                f"group {group['name']}: each of the {hosts} hosts of a replica is a node here"
             )
 
         least, wanted, most = self._replicas(place, group["name"], grows=grows)

@@ -125,7 +125,7 @@ def refuse_other(site: Site, location: Location) -> None:
         f"cluster {record.name} is in {record}; now {location} ({location.kube.server}) is asked "
         "for",
         where=str(site.source) if site.source else None,
-        hint=f"To mean that one, {remedy} For a second cluster, give it another name: a name is one "
+        hint=f"To use the recorded one, {remedy} For a second cluster, give it another name: a name is one "
         "cluster on this machine. To move this one, remove it there first: trainyard cluster.down. "
         "If that Kubernetes is gone for good, or only got another address: "
         f"rm -r {site.state}",

@@ -14,7 +14,7 @@ from trainyard.steps import YES, Answer, Step, no
 
 _TITLES = {
     BUDGET: "Keep the head where it is while hosts are drained",
-    NETWORK_POLICY: "Let no pod of others reach the nodes",
+    NETWORK_POLICY: "Let no other pod reach the nodes",
 }
 
 

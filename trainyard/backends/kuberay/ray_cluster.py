@@ -122,7 +122,7 @@ class _Sizes(NamedTuple):
 def _described(ray_cluster: Object) -> Words:
     """Return the content of a RayCluster by (group, word).
 
-    The group is "" for keys of the whole cluster. The word "" stands for the group's existence.
+    The group is "" for keys of the whole cluster. The word "" means the group's existence.
     """
     spec = ray_cluster["spec"]
     words: Words = {

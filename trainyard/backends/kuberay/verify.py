@@ -70,10 +70,7 @@ def _verified_on(
             probes[host or "the node"] = probe(where, spec, image, pull_secrets, host)
         found = verified(run(where, image, probes, report=report), image)
     if None in hosts:
-        remark = (
-            "you may not list the Kubernetes nodes, so that only one was tried, of "
-            "Kubernetes' choice"
-        )
+        remark = "you may not list the Kubernetes nodes: only one was tried, which Kubernetes chose"
         return Verified(found.hosts, "; ".join(filter(None, (image.remark, remark))))
     return found
 
@@ -81,7 +78,7 @@ def _verified_on(
 def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[str | None]:
     """Ask for the hosts that match the node selector of one of these groups.
 
-    Returns [None], which stands for any one host, if the user may not list hosts.
+    Returns [None], meaning any one host, if the user may not list hosts.
     """
     hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:

@@ -171,9 +171,9 @@ def _silent(error: OutsideError, forward: str) -> Diagnosis:
         kind = OutsideError
     return Diagnosis(
         "is ready for Kubernetes, and its dashboard does not answer through the port-forward",
-        "May you forward ports (kubectl auth can-i create pods/portforward)? If it refuses the "
-        "token, that of the cluster's Secret is given to every node, which ends all that runs, "
-        "by: trainyard cluster.up --recreate",
+        "May you forward ports (kubectl auth can-i create pods/portforward)? If it rejects the "
+        "token, give every node the token of the cluster's Secret, which ends all that runs: "
+        "trainyard cluster.up --recreate",
         error=kind,
         raw=forward or error.what,
         tolerates=MINUTE,

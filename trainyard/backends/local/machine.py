@@ -178,7 +178,7 @@ class ThisMachine(Machine):
                 f"{name} did not start in several tries: this machine is too busy for Ray's own "
                 "time limits",
                 where=str(path),
-                hint="Repeat the same command when it is less busy (`uptime`), or want fewer nodes.",
+                hint="Repeat the same command when it is less busy (`uptime`), or ask for fewer nodes.",
             )
         return OutsideError(
             ended(name, lines),
@@ -223,7 +223,7 @@ def check(nodes: int, *, memory: int) -> None:
         raise PrerequisiteError(
             f"too little memory: {memory / GIB:.1f} GiB free, "
             f"Ray's own processes need {needed / GIB:.1f} GiB",
-            hint="Free some, or want fewer nodes.",
+            hint="Free some, or ask for fewer nodes.",
         )
 
 

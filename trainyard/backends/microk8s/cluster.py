@@ -108,7 +108,7 @@ def gpus(spec: ClusterSpec) -> int:
 
 
 def _offered(lab: Lab, least: int) -> Answer:
-    """Say whether the hosts offer at least so many GPUs to Kubernetes."""
+    """Say whether the hosts offer at least `least` GPUs to Kubernetes."""
     offered = {name: pods.offered(node, GPU) for name, node in lab.nodes().items()}
     if sum(offered.values()) >= least:
         return YES

@@ -141,7 +141,7 @@ def _address(fact: Facts, ip: str) -> str | None:
         return None
     has = named(sorted(address for address, name in fact.addresses.items() if name != "lo"))
     problem = f"{ip} is no address of its interfaces" if ip else "its name is not known here"
-    return f"{problem} ({has}): say by which the others reach it, `ip:`"
+    return f"{problem} ({has}): set `ip:` to the address by which other hosts reach it"
 
 
 def _driver(fact: Facts) -> str | None:

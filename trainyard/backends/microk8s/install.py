@@ -21,7 +21,7 @@ INFO_SECONDS = 20
 # Signs that `snap info` prints instead of a closed channel's version (snapd, cmd/snap/cmd_info.go),
 # and what an installation from that channel would do.
 CLOSED = {
-    "^": "what is installed is of the next safer channel, and nothing new comes here",
+    "^": "an installation takes the next safer channel, and this one gets no updates",
     "--": "nothing can be installed from it",
 }
 KUBELET_PORT = 10250
@@ -225,7 +225,7 @@ def _minor(channel: str) -> int:
     found = re.match(r"1\.(\d+)", channel)
     if found is None:
         raise RequestError(
-            f"MicroK8s of {channel} has no version that is known",
+            f"MicroK8s of {channel} has no known version",
             hint="There: sudo snap switch microk8s --channel=1.N/stable, N as in its version.",
         )
     return int(found[1])

@@ -138,7 +138,7 @@ def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
 
 
 def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None:
-    """Run `microk8s join` on a host. It returning normally does not prove that the host has joined.
+    """Run `microk8s join` on a host; a normal return does not prove that the host has joined.
 
     Raises PrerequisiteError if the host does not reach the first control plane's ports, and
     OutsideError if the join fails.
@@ -148,7 +148,7 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
             raise PrerequisiteError(
                 f"{host.name} does not reach {service} of {first.name}",
                 where=f"{first.ip}:{port}",
-                hint="Let it through the firewalls between them; or name the one that works: "
+                hint="Open that port in the firewalls between them; or set the address that works: "
                 f"`ip:` of {first.name}.",
             )
 

@@ -210,9 +210,10 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 
 
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
-    """Run `microk8s leave` on a host, after a join that may still run; return it if it failed.
+    """Run `microk8s leave` on a host, after a join that may still run there.
 
-    None means that the host has left. A stopped host is started first.
+    Returns the result of `leave` if the host has not left, else None. A stopped host is started
+    first.
     """
     if fact.is_stopped:
         # `leave` fails on a stopped host (wrappers/microk8s-leave.wrapper: exit_if_stopped).
@@ -249,7 +250,9 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
     def done() -> Answer:
         is_left = host.name in lab.nodes() or host.ip in lab.members()
         if is_left:
-            return no(f"no longer in the file; Ray's pods there, which end: {_ray_pods(lab, host)}")
+            return no(
+                f"no longer in the file; these Ray pods there will end: {_ray_pods(lab, host)}"
+            )
         return YES
 
     def take_out() -> None:

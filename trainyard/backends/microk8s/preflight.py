@@ -126,7 +126,7 @@ def _snapd(fact: Facts, host: Host) -> str | None:
         return None
     least = ".".join(map(str, SNAPD))
     return (
-        f"its snapd is {fact.snapd}, and a refresh is held by {least} and newer: sudo snap "
+        f"its snapd is {fact.snapd}, and only {least} or newer can hold a refresh: sudo snap "
         "install snapd"
     )
 
@@ -182,8 +182,8 @@ def _docker_later(fact: Facts, host: Host) -> str | None:
     if not fact.has_docker or "docker0" in fact.addresses.values():
         return None
     return (
-        "Docker came after MicroK8s, which has not joined and takes new addresses for its "
-        "own: start Docker first"
+        "Docker was installed after MicroK8s, which would take Docker's address for its own: "
+        "start Docker before this host joins"
     )
 
 

@@ -46,10 +46,10 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
         raise RequestError(
             f"MicroK8s on {named(others)} is not of Trainyard's making, and in one cluster with "
             "hosts where it is",
-            hint="Take ours out of the file, and: trainyard cluster.up --remove",
+            hint="Take Trainyard's hosts out of the file, and: trainyard cluster.up --remove",
         )
 
-    title = "Remove no MicroK8s: none is ours"
+    title = "Remove no MicroK8s: Trainyard installed none"
     if ours:
         title = f"Remove MicroK8s from {counted(len(ours), 'host')}"
 
@@ -100,7 +100,7 @@ def purge(host: Host) -> None:
 def _is_marked(_: Host, fact: Facts) -> str:
     is_marked = fact.has_our_limits or fact.is_ours or hosts_file.lines_of(fact.hosts_file)
     if is_marked:
-        return "what we wrote is still there"
+        return "Trainyard's files are still there"
     return ""
 
 

@@ -53,9 +53,10 @@ def read(lab: Lab) -> Snapshot:
 
 
 def statuses(lab: Lab, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
-    """Ask all hosts and Kubernetes; return the status of each host, also of left ones.
+    """Ask all hosts and Kubernetes; return the status of every host.
 
-    `nodes` are the Ray nodes, to say on which host each runs.
+    Hosts that left the file, and are still in the cluster, are included. `nodes` are the Ray nodes,
+    to say on which host each runs.
     """
     return of(lab.hosts, read(lab), nodes)
 

@@ -167,7 +167,10 @@ def source() -> list[str]:
 
 
 def ended(now: ClusterStatus, state: Path) -> str:
-    """Return a remark on a cluster that no longer runs and had a leash: did the leash end it?"""
+    """Return a remark if a cluster with a recorded leash no longer runs, else "".
+
+    The remark says whether the leash can have ended the cluster, by its limits and the time.
+    """
     record = read_json(state / _RECORD)
     if not record or now.state not in ("absent", "broken"):
         return ""

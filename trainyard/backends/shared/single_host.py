@@ -387,7 +387,10 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
 
 
 def _refusal(machine: Machine) -> list[Step]:
-    """Return the step that refuses to replace a running head, with which all runs would end."""
+    """Return the step that refuses to replace a running head, which would end all runs.
+
+    Returns [] if the head stays, has never run Ray, or --recreate is given.
+    """
     head = machine.nodes().get("head")
     desired = machine.desired()["head"]
     if head is None or head.plan == desired:

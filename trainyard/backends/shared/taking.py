@@ -29,7 +29,7 @@ class Taking:
         return None
 
     def see(self, *path: Step) -> Any:
-        """Return the value at a path without removing it; None if there is none (any more)."""
+        """Return the value at a path without removing it; None if none exists, or it was taken."""
         found: Any = self._left
         for step in path:
             if isinstance(found, dict):

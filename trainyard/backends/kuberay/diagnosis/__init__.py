@@ -120,9 +120,9 @@ def _of_waiting(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
 
     return Diagnosis(
         "cannot reach the head, which is ready",
-        "Does the cluster's DNS answer (kubectl get pods -n kube-system), does no NetworkPolicy "
-        "separate the pods, and is the head's token still the one in its Secret (`cluster.up --recreate` "
-        "gives all the same)?",
+        "Does the cluster's DNS answer (kubectl get pods -n kube-system)? Does a NetworkPolicy "
+        "separate the pods? Was the token's Secret changed after the head had started (then "
+        "`cluster.up --recreate` gives all nodes one token)?",
         summary="waits for the head, which is ready",
         key=WAITS_FOR_HEAD,
         tolerates=MINUTE,

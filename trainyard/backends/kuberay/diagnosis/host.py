@@ -32,7 +32,8 @@ RULES = (
     Rule(
         r"unbound immediate PersistentVolumeClaims",
         "cannot start: no volume was found for its claim yet",
-        "Why not: kubectl describe pvc. It needs a storage class that makes volumes, or a volume "
+        "The reason: kubectl describe pvc. The claim needs a storage class that makes volumes, or "
+        "a volume "
         "that fits (kuberay.storage: size, storage_class, access).",
         tolerates=MINUTE,
     ),
@@ -56,7 +57,8 @@ RULES = (
     Rule(
         r"didn't match pod anti-affinity",
         _ROOM,
-        "There are fewer machines than nodes: `kuberay: {spread: preferred}`, or fewer nodes.",
+        "There are fewer machines than nodes: set `kuberay: {spread: preferred}`, or ask for fewer "
+        "nodes.",
     ),
     Rule(
         r"untolerated taint(?! \{node\.kubernetes\.io)",

@@ -26,8 +26,8 @@ HINTS = {
     r"(?:maximum|minimum|max|min) \S+ (?:usage|limit|request)": (
         "Ask for what it allows: kubectl describe limitrange"
     ),
-    r"violates PodSecurity": "`kuberay: {security: {restricted: true, run_as_user: 1000}}` keeps "
-    "to it, if the image can run without root.",
+    r"violates PodSecurity": "`kuberay: {security: {restricted: true, run_as_user: 1000}}` "
+    "satisfies it, if the image can run without root.",
     r"serviceaccount \S+ not found|no PriorityClass|RuntimeClass \S+ not found": "Make it, or correct the file: "
     "kuberay.service_account, priority_class or runtime_class.",
     r"webhook": "An administrator of this Kubernetes knows its rules, or repairs its webhook.",
