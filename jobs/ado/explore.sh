@@ -1,12 +1,12 @@
 #!/bin/bash
 # Explore the space with ado, or continue: bash explore.sh OPERATION
 #
-# ado's SQLite file lies in TRAINYARD_CHECKPOINT: the next attempt finds what was measured, and measures the rest.
+# ado's SQLite file is in TRAINYARD_CHECKPOINT: the next attempt finds all measurements in it, and runs only the missing experiments.
 set -eu
 : "${TRAINYARD_CHECKPOINT:=$PWD/checkpoint}" "${TRAINYARD_OUTPUT:=$PWD/output}"
 mkdir -p "$TRAINYARD_CHECKPOINT" "$TRAINYARD_OUTPUT"
 
-# ado keeps contexts among its user's settings, which are the node's: here they are the task's own.
+# ado keeps contexts in its user's settings, which all tasks of a node share: this task gets its own.
 export XDG_CONFIG_HOME="$PWD/.config"
 printf 'project: pole\nmetadataStore: {scheme: sqlite, path: %s/pole.db}\n' "$TRAINYARD_CHECKPOINT" > context.yaml
 ado() { python ado_here.py -c context.yaml "$@"; }

@@ -739,7 +739,7 @@ def hydra_text(value: Any) -> str:
 
 
 def process_mark() -> str:
-    """Return ten digits from this task's name, for -rid, which newer workflows accept and ignore."""
+    """Return ten digits from this task's name, for -rid, which newer workflows take and ignore."""
     task = f"{os.environ.get('TRAINYARD_RUN', '')}:{os.environ.get('TRAINYARD_TASK', '')}"
     return str(10**9 + int(hashlib.sha256(task.encode()).hexdigest(), 16) % (9 * 10**9))
 

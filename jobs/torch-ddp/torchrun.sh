@@ -1,15 +1,15 @@
 #!/bin/bash
 # Start a program on this task's node as `torchrun` does: bash torchrun.sh train.py [WORDS...]
 #
-# A process for each GPU of the task, one where it has none. The tasks of a job with `together: true` are torchrun's nodes.
-# Any program for torchrun works: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are torchrun's.
+# It starts one process for each GPU of the task, or one without GPUs. The tasks of a job with `together: true` are torchrun's nodes.
+# Any program for torchrun works: torchrun sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 set -eu
 
 IFS=, read -r -a gpus <<< "${CUDA_VISIBLE_DEVICES:-}"
 processes=${#gpus[@]}
 [ "$processes" -gt 0 ] || processes=1
 
-# All tasks of an attempt come to the same port, and another run to another one.
+# The port is the same for all tasks of an attempt, and differs between runs.
 id="${TRAINYARD_RUN:-} ${TRAINYARD_ATTEMPT:-}"
 port=$((20000 + $(printf %s "$id" | cksum | cut -d' ' -f1) % 10000))
 

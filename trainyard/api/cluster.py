@@ -161,7 +161,7 @@ class Cluster:
         clusters.up(self._cluster, progress.for_stream(), guard=guard, timeout=timeout)
 
     def smoke(self) -> Smoked:
-        """Run the smoke test. Raises SmokeError if a check fails, OutsideError if it cannot end."""
+        """Run the smoke test. Raises SmokeError for a failed check."""
         smoked = lazy.smoke.smoke(clusters.connect(self._cluster), progress.for_stream())
         if smoked.error:
             raise smoked.error

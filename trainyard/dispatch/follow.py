@@ -27,8 +27,8 @@ from trainyard.seams.ray_types import Job
 # Seconds without any answer after which the cluster counts as lost (design: a clear error within
 # 30 s).
 GIVE_UP_AFTER = 20.0
-# Seconds that count in addition while a system between here and the cluster is down, such as an API
-# server that is updated: the cluster itself may be healthy.
+# While a system between here and the cluster is down, such as an API server that is updated, the
+# cluster itself may be healthy: for at most so many seconds, GIVE_UP_AFTER does not run.
 OUT_OF_REACH_SECONDS = 180.0
 ASK_EVERY = 2.0
 # Seconds. Ray may report the runner's end before the runner's last lines can be read.

@@ -133,7 +133,7 @@ def _wrong_for_launcher(command: Sequence[str]) -> Iterator[str]:
 
     for name, else_ in (("checkpoint-dir", _CHECKPOINTS), ("resume-from", "")):
         path = getattr(given, name.replace("-", "_"))
-        # A path like {params.x}, which a sweep fills in, may become absolute.
+        # A path that begins with a placeholder ("{"), which a sweep fills in, may be absolute.
         if path and not path.startswith(("/", "{")):
             yield _RELATIVE.format(name, else_)
 

@@ -56,7 +56,7 @@ class Smoked:
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     """Run the smoke test. A failed check raises nothing: the result has the error.
 
-    Raises OutsideError if the cluster stops to answer, and InterruptedRunError.
+    Raises OutsideError if the cluster no longer answers, and InterruptedRunError after Ctrl-C.
     """
     began = time.monotonic()
     checks: list[Check] = []

@@ -46,16 +46,17 @@ def check(
     ends: Ends,
     note: Callable[[str], None],
 ) -> None:
-    """Refuse to end active runs, or end them with `end_runs`; then fetch all results from here.
+    """Refuse to end active runs, or end them with `end_runs`; then fetch results.
 
+    The results are those of all runs that were dispatched from here, ended ones included.
     Call this before nodes end. `command` is the change as typed, for hints. Raises RequestError if
     runs are active without `end_runs`, and if the cluster rejects this user. A cluster that does
     not answer is only noted: its runs are unknown, and nothing can be fetched.
 
     Without `end_runs`, results that cannot be fetched are an error. With `end_runs` they are noted
-    and given up, and so are damaged records of a run. Unless only nodes end, checkpoints that are
-    not on this machine are named, as lost or as kept on storage, and so are runs that other
-    machines dispatched.
+    and given up, and so are damaged records of a run. Runs that other machines dispatched are
+    noted. Unless only nodes end, checkpoints that are not on this machine are noted as well, as
+    lost or as kept on storage.
     """
     insisting = f"trainyard {command} --end-runs"
     try:
@@ -94,7 +95,7 @@ def check(
     elsewhere = _dispatched_elsewhere(jobs, {run.name for run in from_here})
     if elsewhere:
         note(
-            "dispatched elsewhere; results that were not fetched there are lost with the head: "
+            "runs of other machines; what those have not fetched is lost with the head: "
             f"{named(elsewhere)}"
         )
 

@@ -40,8 +40,8 @@ class RunNow:
 class Usage:
     """The resources of each node, by its name, and the active runs.
 
-    The two Amounts of a node are as `RayApi.usage` returns them. `runs` is None if the cluster does
-    not answer. `last_end` is when the last job ended, in Unix seconds, 0 without one.
+    The two Amounts of a node are (used, free). `runs` is None if the cluster does not answer.
+    `last_end` is when the last job ended, in Unix seconds, 0 without one.
     """
 
     nodes: Mapping[str, tuple[Amounts, Amounts]] = field(default_factory=dict)

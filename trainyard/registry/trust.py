@@ -163,8 +163,8 @@ def _daemon(target: Target) -> Daemon:
         )
 
     raise PrerequisiteError(
-        "no dockerd that root runs on this machine answers there: its settings are not this "
-        "command's to change",
+        "this Docker engine is no dockerd that root runs on this machine: its settings cannot be "
+        "changed from here",
         where=target.engine.address,
         hint=f"Run registry.trust where Docker runs, or {by_hand}; then repeat this command: its "
         "pull proves it.",

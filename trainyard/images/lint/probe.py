@@ -127,7 +127,7 @@ def _run(
     )
 
     raise kind(
-        f"the image was asked about itself, and {how}",
+        f"the probe of the image {how}",
         where=f"{image.id[:19]}: its last answer was: {' '.join(list(facts.items())[-1]).strip()}",
         hint="Is the machine very busy, or short of memory? Repeat the same command; if it ends "
         "the same way: "
