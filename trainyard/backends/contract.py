@@ -402,10 +402,10 @@ class Backend:
     `up_steps` make the cluster match its file, `down_steps` remove it. Both return their list
     without asking another machine: steps that need an outside system's answers are in a Stage,
     which is expanded later. `status` asks for the cluster's present state. `connect` returns the
-    dashboard's endpoint, and raises NotReadyError without a running head. `documents` are what an outside system would get
-    to make the cluster, without secrets. `diagnose` looks for faults of hosts and operators, also
-    before the cluster exists, and changes nothing. `billed` names each running part of the cluster
-    that costs money.
+    dashboard's endpoint, and raises NotReadyError without a running head. `documents` are what an
+    outside system would get to make the cluster, without secrets. `diagnose` looks for faults of
+    hosts and operators, also before the cluster exists, and changes nothing. `billed` names each
+    running part of the cluster that costs money.
     """
 
     traits: Traits
