@@ -35,7 +35,8 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("local",),
     ),
     (
-        "/trainyard/operations/runs.py /trainyard/operations/run_guard.py /trainyard/dispatch/",
+        "/trainyard/operations/runs.py /trainyard/operations/new_run.py "
+        "/trainyard/operations/run_guard.py /trainyard/dispatch/",
         ("local", "docker"),
     ),
     ("/trainyard/api/ /trainyard/sematic.py", ("local", "docker", "kubernetes")),

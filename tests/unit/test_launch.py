@@ -27,10 +27,7 @@ def dispatch(spec: JobSpec, head: Endpoint, directory: Path) -> None:
     launch.dispatch(
         plan.prepare(CLUSTER, spec, directory),
         head,
-        results=directory / "results",
-        command=(),
-        wait=False,
-        skip_smoke=True,
+        launch.Asked(directory / "results", command=(), wait=False, skip_smoke=True),
         progress=for_stream(io.StringIO()),
         screen=PrintedScreen(io.StringIO()),
     )

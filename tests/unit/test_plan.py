@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trainyard.dispatch import plan
-from trainyard.dispatch.package import listing, pack
+from trainyard.dispatch.package import Packages, listing, pack
 from trainyard.dispatch.wheels import WHEELS, copied
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError
@@ -56,16 +55,9 @@ def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
         expected=(ExpectedNode("head", "head", 1),),
     )
 
-    document = json.loads(
-        plan.build(
-            "run-1",
-            endpoint,
-            plan.prepare(CLUSTER, spec, tmp_path),
-            package=packed,
-            wheels=packed,
-            skip_gate=True,
-        )
-    )
+    prepared = plan.prepare(CLUSTER, spec, tmp_path)
+    packages = Packages(packed, prepared.wheels, packed)
+    document = json.loads(plan.build("run-1", endpoint, prepared, packages, skip_gate=True))
 
     assert b"secret" not in json.dumps(document).encode()
     assert (document["run"], document["job"], document["cluster"]) == ("run-1", "job", "lab")
@@ -97,9 +89,8 @@ def test_wheels_are_sent_and_packages_are_named_as_to_be_built(tmp_path: Path) -
     prepared = plan.prepare(CLUSTER, job(runtime_env=env), tmp_path)
     assert prepared.wheels == (tmp_path / "package", tmp_path / "a.whl")
     assert list(plan.described(prepared))[2] == "sends 2 wheels, built here: package"
-    document = json.loads(
-        plan.build("run-1", Endpoint("lab", ""), replace(prepared, wheels=(tmp_path / "a.whl",)))
-    )
+    packages = Packages(pack(prepared.files), (tmp_path / "a.whl",))
+    document = json.loads(plan.build("run-1", Endpoint("lab", ""), prepared, packages))
     assert document["runtime_env"] == {"uv": [f"{WHEELS}a.whl", "numpy"]}
 
 

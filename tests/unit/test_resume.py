@@ -25,7 +25,7 @@ from trainyard.dispatch.plan import Prepared
 from trainyard.dispatch.resume import Resumed, link, send
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, RequestError
-from trainyard.operations import resume, runs
+from trainyard.operations import new_run, resume, runs
 from trainyard.paths import Here
 from trainyard.results import state as states
 from trainyard.results import store
@@ -337,11 +337,11 @@ def test_a_run_of_a_python_program_is_resumed_on_the_cluster_that_it_named(
 ) -> None:
     begun: list[Prepared] = []
 
-    def dispatch(_: object, prepared: Prepared, **given: object) -> Any:
+    def dispatch(_: object, prepared: Prepared, *given: object, **more: object) -> Any:
         begun.append(prepared)
         raise NotReadyError("no cluster")
 
-    monkeypatch.setattr(runs, "dispatch", dispatch)
+    monkeypatch.setattr(new_run, "dispatch", dispatch)
     monkeypatch.setattr(runs, "fetch_to_resume", lambda *_, **__: None)
     monkeypatch.setattr(plan, "revision", lambda _: None)
     cluster = Cluster.from_file("clusters/lab.yaml", set={"head.cpus": 3}, backend="compose")

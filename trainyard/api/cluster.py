@@ -223,7 +223,7 @@ class Cluster:
         return self._begin(prepared, sweep=sweep, skip_smoke=skip_smoke)
 
     def _checked(self, job: Job, *, sweep: bool, other: str) -> Prepared:
-        return lazy.runs.checked(
+        return lazy.new_run.checked(
             self._cluster,
             job.spec,
             job.directory,
@@ -233,15 +233,12 @@ class Cluster:
         )
 
     def _begin(self, prepared: Prepared, *, sweep: bool, skip_smoke: bool) -> Run:
-        note("\n".join(lazy.plan.described(prepared)))
-        begun, endpoint = lazy.runs.dispatch(
+        begun, endpoint = lazy.new_run.dispatch(
             self._cluster,
             prepared,
-            results=_here().results,
-            command=sys.argv,
-            wait=False,
-            skip_smoke=skip_smoke,
+            lazy.launch.Asked(_here().results, sys.argv, wait=False, skip_smoke=skip_smoke),
             progress=progress.for_stream(),
+            note=note,
             screen=lazy.follow.Screen(),
         )
 

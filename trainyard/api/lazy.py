@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from trainyard.api import run as run
     from trainyard.console import run_screen as run_screen
     from trainyard.dispatch import follow as follow
-    from trainyard.dispatch import plan as plan
+    from trainyard.dispatch import launch as launch
     from trainyard.dispatch import smoke as smoke
+    from trainyard.operations import new_run as new_run
     from trainyard.operations import resume as resume
     from trainyard.operations import runs as runs
 

@@ -16,22 +16,21 @@ from trainyard_runner import bootstrap
 from trainyard_runner.wire import space, tree
 
 from trainyard import versions
-from trainyard.dispatch import modules, plan, resume, wheels
+from trainyard.dispatch import plan, resume, sending
 from trainyard.dispatch.capacity import refuse_what_never_fits
 from trainyard.dispatch.follow import Interrupts, Screen
-from trainyard.dispatch.package import Package, blob_name, pack, runner_package
+from trainyard.dispatch.package import blob_name, runner_package
 from trainyard.dispatch.plan import Prepared
 from trainyard.dispatch.runs import RunStatus, follow, ray_of
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, PrerequisiteError
-from trainyard.results import formats, store
 from trainyard.results import state as states
+from trainyard.results import store
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.spec.show import as_yaml
-from trainyard.steps import YES, Answer, Progress, Step, no
+from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
-from trainyard.wording import counted
 
 # Ray's answer for some seconds after a cluster came up. The job was not started: submit it again.
 _NOT_YET = "No available agent to submit job"
@@ -39,22 +38,24 @@ _SUBMIT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """How a run was asked for: directory for results, command line, --skip-smoke."""
+class Asked:
+    """How a run was asked for.
+
+    `results` is the directory for it, `command` the command line for its record. With `wait`, the
+    run is followed, and its results are fetched.
+    """
 
     results: Path
     command: Sequence[str]
+    wait: bool
     skip_smoke: bool
 
 
 def dispatch(
     prepared: Prepared,
     endpoint: Endpoint,
+    asked: Asked,
     *,
-    results: Path,
-    command: Sequence[str],
-    wait: bool,
-    skip_smoke: bool,
     progress: Progress,
     screen: Screen,
 ) -> RunStatus:
@@ -66,13 +67,13 @@ def dispatch(
     """
     _refuse_without_packages(prepared, endpoint)
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
-        refuse_what_never_fits(prepared, endpoint, ray, skip_smoke=skip_smoke)
+        refuse_what_never_fits(prepared, endpoint, ray, skip_smoke=asked.skip_smoke)
         run = _start(
             ray,
             prepared,
             endpoint,
             interrupts,
-            _Asked(results, command, skip_smoke),
+            asked,
             progress=progress,
             screen=screen,
         )
@@ -83,7 +84,7 @@ def dispatch(
             if resumed and resumed.plan.inherited:
                 send = resume.send(ray, run.name, resumed, interrupted=interrupts.asked)
                 run_steps([send], progress)
-            if wait:
+            if asked.wait:
                 now = follow(
                     ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True
                 )
@@ -97,7 +98,7 @@ def dispatch(
 
     if not interrupts.asked():
         return now
-    if wait:
+    if asked.wait:
         return interrupted(now)
 
     what = f"interrupted; run {run.name} is still active"
@@ -161,7 +162,7 @@ def _start(
     prepared: Prepared,
     endpoint: Endpoint,
     interrupts: Interrupts,
-    asked: _Asked,
+    asked: Asked,
     *,
     progress: Progress,
     screen: Screen,
@@ -174,26 +175,11 @@ def _start(
     now = datetime.datetime.now().astimezone()
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
     version = ray.supported_version()
-    package = _packed(prepared, screen)
-    prepared = replace(prepared, wheels=wheels.built(prepared.wheels, progress))
-    of_wheels = wheels.packed(prepared.wheels)
-    py_modules = modules.packed(prepared.job.runtime_env.py_modules, prepared.files.directory)
-    packages = _packages(prepared, package, of_wheels, py_modules)
-    run_steps([_send(ray, title, package) for title, package in packages.items()], progress)
-
-    plan_text = plan.build(
-        name,
-        endpoint,
-        prepared,
-        package=package,
-        wheels=of_wheels,
-        py_modules=py_modules,
-        skip_gate=asked.skip_smoke,
-    )
-
+    packages = sending.send(ray, prepared, progress=progress, note=screen.note)
+    plan_text = plan.build(name, endpoint, prepared, packages, skip_gate=asked.skip_smoke)
     record = plan.record_of(
         prepared,
-        package,
+        packages.job,
         run=name,
         endpoint=endpoint,
         ray=version,
@@ -219,14 +205,6 @@ def _start(
     return run
 
 
-def _packed(prepared: Prepared, screen: Screen) -> Package:
-    package = pack(prepared.files)
-    resumed = prepared.resumed
-    if resumed and package.name != (resumed.run.record().get("sent") or {}).get("package"):
-        screen.note(f"the job's files are not the same as for run {resumed.run.name}")
-    return package
-
-
 def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progress) -> None:
     """Upload the runner, and submit a run whose other packages are uploaded.
 
@@ -240,42 +218,7 @@ def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progre
         do=lambda: _submit(ray, run, plan_text, runner=runner.parts[0], job=job),
         deadline=10.0,
     )
-    run_steps([_send(ray, "the runner", runner), start], progress)
-
-
-def _send(ray: RayApi, what: str, package: Package) -> Step:
-    def missing() -> dict[str, int]:
-        indices = {name: index for index, name in enumerate(package.parts)}
-        return {name: index for name, index in indices.items() if not ray.has_package(name)}
-
-    def is_complete() -> Answer:
-        parts = missing()
-        if parts:
-            return no(f"{counted(len(parts), 'part')} missing")
-        return YES
-
-    def upload() -> None:
-        for name, index in missing().items():
-            ray.put_package(name, package.read(index))
-
-    title = f"Send {what}, {formats.size(package.size)}"
-    return Step(f"send:{what}", title, done=is_complete, do=upload, deadline=10.0)
-
-
-def _packages(
-    prepared: Prepared,
-    package: Package,
-    of_wheels: Package | None,
-    py_modules: Sequence[Package | str],
-) -> dict[str, Package]:
-    """Return the packages to upload, by their names in titles of steps."""
-    packages = {"the job": package}
-    if of_wheels:
-        packages["wheels"] = of_wheels
-    for module, packed in zip(prepared.job.runtime_env.py_modules, py_modules, strict=True):
-        if isinstance(packed, Package):
-            packages[f"module {Path(module).name}"] = packed
-    return packages
+    run_steps([sending.step(ray, "the runner", runner), start], progress)
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:

@@ -83,6 +83,20 @@ class Package:
         return self.archive.read(PART_LIMIT)
 
 
+@dataclass(frozen=True)
+class Packages:
+    """The packages of one run: the job's files, its wheels, and its Python modules.
+
+    `wheel_files` are the wheels in the package `wheels`. A module is a package, or an address that
+    Ray itself fetches.
+    """
+
+    job: Package
+    wheel_files: tuple[Path, ...] = ()
+    wheels: Package | None = None
+    modules: tuple[str | Package, ...] = ()
+
+
 def listing(directory: Path) -> Listing:
     """List the files of a directory to send and to leave out, by its ignore files.
 

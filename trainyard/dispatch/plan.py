@@ -16,7 +16,7 @@ from typing import Any
 
 from trainyard import __version__
 from trainyard.dispatch import checkpoints, known_commands, modules
-from trainyard.dispatch.package import Listing, Package, SentFile, listing, sent_file
+from trainyard.dispatch.package import Listing, Package, Packages, SentFile, listing, sent_file
 from trainyard.dispatch.resume import Resumed
 from trainyard.dispatch.wheels import WHEELS, wheels_of
 from trainyard.endpoint import Endpoint
@@ -107,13 +107,11 @@ def build(
     run: str,
     endpoint: Endpoint,
     prepared: Prepared | None = None,
+    packages: Packages | None = None,
     *,
-    package: Package | None = None,
-    wheels: Package | None = None,
-    py_modules: Sequence[str | Package] = (),
     skip_gate: bool = False,
 ) -> bytes:
-    """Return the plan for the runner as JSON; without `prepared`, the run is only a smoke test."""
+    """Return the plan for the runner as JSON; without a job, the run is only a smoke test."""
     nodes = None
     if endpoint.expected is not None:
         nodes = [asdict(node) for node in endpoint.expected]
@@ -143,13 +141,11 @@ def build(
         "former": "",
     }
 
-    if package:
-        document["package"] = package.name
-        document["package_parts"] = list(package.parts)
-
-    if prepared:
+    if prepared and packages:
         document |= _of_job(prepared)
-        document["runtime_env"] = _runtime_env(prepared, wheels, py_modules)
+        document["package"] = packages.job.name
+        document["package_parts"] = list(packages.job.parts)
+        document["runtime_env"] = _runtime_env(prepared.job, packages)
         document["gate"]["needs"] = prepared.job.smoke.model_dump()
 
     return json.dumps(document, separators=(",", ":")).encode()
@@ -295,16 +291,14 @@ def _placed(path: Path, place: str) -> Listing:
     return Listing(path, files, (), tuple(names))
 
 
-def _runtime_env(
-    prepared: Prepared, wheels: Package | None, py_modules: Sequence[str | Package]
-) -> dict[str, Any] | None:
+def _runtime_env(job: JobSpec, sent: Packages) -> dict[str, Any] | None:
     """Return the job's runtime environment in Ray's form; None if the job file asks for nothing.
 
     Ray finds wheels in its working directory: so `working_dir` is a package of the wheels only.
     """
-    declared = prepared.job.runtime_env
+    declared = job.runtime_env
     env: dict[str, Any] = {}
-    packages = [f"{WHEELS}{path.name}" for path in prepared.wheels]
+    packages = [f"{WHEELS}{path.name}" for path in sent.wheel_files]
     packages += [name for name in (*declared.uv, *declared.pip) if not name.startswith(WHEELS)]
     if packages:
         installer = "pip" if declared.pip else "uv"
@@ -313,10 +307,10 @@ def _runtime_env(
         else:
             env[installer] = packages
 
-    if wheels:
-        env["working_dir"] = f"gcs://{wheels.parts[0]}"
-    if py_modules:
-        env["py_modules"] = [_address(module) for module in py_modules]
+    if sent.wheels:
+        env["working_dir"] = f"gcs://{sent.wheels.parts[0]}"
+    if sent.modules:
+        env["py_modules"] = [_address(module) for module in sent.modules]
     if declared.conda:
         env["conda"] = declared.conda
     if declared.env_vars:

@@ -13,7 +13,7 @@ from trainyard.dispatch.checkpoints import elsewhere
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
-from trainyard.operations import runs
+from trainyard.operations import new_run, runs
 from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results import state as states
@@ -53,7 +53,7 @@ def ready(
         backend = flags.get("backend")
     _refuse_hidden(run, before, overrides)
 
-    prepared, cluster = runs.ready(
+    prepared, cluster = new_run.ready(
         record["job_directory"],
         [file or record["cluster_file"]],
         here=here,

@@ -10,15 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from trainyard import paths, steps
-from trainyard.dispatch import launch, runs, smoke
+from trainyard import steps
+from trainyard.dispatch import runs
 from trainyard.dispatch.follow import Screen
-from trainyard.dispatch.plan import Prepared, prepare
 from trainyard.dispatch.runs import Connect, RunStatus
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, Problem, RequestError, TrainyardError
 from trainyard.operations import clusters, run_guard
-from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results import compare as comparing
 from trainyard.results import state as states
@@ -28,119 +26,14 @@ from trainyard.results.overview import OverviewRow, write_overview
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState, State
 from trainyard.results.store import RunDirectory
-from trainyard.spec.job import JobSpec
-from trainyard.spec.load import load_job
 from trainyard.spec.units import parse_duration
 from trainyard.steps import Progress
 from trainyard.wording import did_you_mean
 
-_CLUSTER = "cluster."
 _STOPPED_ELSEWHERE = (
     f"{store.KNOWN_IN} Another user's run is stopped by its whole name, with the file of its "
     "cluster: trainyard train.stop RUN -f FILE"
 )
-
-
-def ready(
-    job_dir: str,
-    files: Sequence[str],
-    *,
-    here: Here,
-    overrides: Sequence[str],
-    backend: str | None,
-    sweep: bool = False,
-    job_file: Path | None = None,
-) -> tuple[Prepared, Cluster]:
-    """Load the cluster file and the job file, and check the job against the cluster.
-
-    An override that begins with `cluster.` is for the cluster file, any other for the job file.
-    `sweep` says whether the job must be a sweep, or must not. `job_file` replaces the job.yaml of
-    the job's directory. Raises RequestError.
-    """
-    if len(files) > 1:
-        raise RequestError(
-            "a run is on one cluster",
-            problems=tuple(Problem("-f", file) for file in files),
-            hint="Give -f once, and dispatch the job once for each cluster.",
-        )
-
-    of_cluster = [text.removeprefix(_CLUSTER) for text in overrides if text.startswith(_CLUSTER)]
-    of_job = [text for text in overrides if not text.startswith(_CLUSTER)]
-    cluster = clusters.find(
-        files[0] if files else None,
-        here.environ,
-        directory=here.directory,
-        overrides=of_cluster,
-        backend=backend,
-    )
-
-    directory = paths.job_directory(job_dir, directory=here.directory)
-    job = load_job(directory, overrides=of_job, file=job_file)
-    area = "train" if sweep else "tune"
-    other = f"trainyard {area}.dispatch {job_dir}"
-    prepared = checked(cluster, job, directory, overrides=of_job, sweep=sweep, other=other)
-    # The record of the run has all flags in the order in which they were typed.
-    return replace(prepared, overrides=tuple(overrides)), cluster
-
-
-def checked(
-    cluster: Cluster,
-    job: JobSpec,
-    directory: Path,
-    *,
-    overrides: Sequence[str],
-    sweep: bool,
-    other: str,
-) -> Prepared:
-    """Check a job against its cluster. Raises RequestError.
-
-    `overrides` are the job's values of `--set`; the returned ones, for the run's record, include
-    the cluster's. `other` is the command to suggest if the job is a sweep and must not be, or the
-    reverse.
-    """
-    if cluster.site.overrides:
-        clusters.refuse_unmade(cluster)
-
-    if sweep != (job.tune is not None):
-        problem = "has no" if sweep else "is a sweep: it has"
-        raise RequestError(f"job {job.name} {problem} `tune:`", hint=f"To run it as it is: {other}")
-
-    prepared = prepare(cluster.loaded, job, directory)
-    of_cluster = [f"{_CLUSTER}{text}" for text in cluster.site.overrides]
-    return replace(prepared, overrides=(*of_cluster, *overrides), backend=cluster.backend_flag)
-
-
-def dispatch(
-    cluster: Cluster,
-    prepared: Prepared,
-    *,
-    results: Path,
-    command: Sequence[str],
-    wait: bool,
-    skip_smoke: bool,
-    progress: Progress,
-    screen: Screen,
-) -> tuple[RunStatus, Endpoint]:
-    """Connect to the cluster, send the job and begin its run; return the run's status and endpoint.
-
-    With `wait`, follow the run and fetch its results. `command` is the command line for the run's
-    record.
-    """
-    endpoint = clusters.connect(cluster)
-    if not skip_smoke:
-        smoke.refuse_broken(endpoint)
-
-    now = launch.dispatch(
-        prepared,
-        endpoint,
-        results=results,
-        command=command,
-        wait=wait,
-        skip_smoke=skip_smoke,
-        progress=progress,
-        screen=screen,
-    )
-    return now, endpoint
 
 
 def statuses(

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
-from trainyard.operations import runs
+from trainyard.operations import new_run, runs
 from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results.store import RunDirectory
@@ -59,7 +59,7 @@ def ready_again(
         )
 
     record = run.record()
-    prepared, cluster = runs.ready(
+    prepared, cluster = new_run.ready(
         record["job_directory"],
         [file or record["cluster_file"]],
         here=here,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainyard.operations import clusters as clusters
     from trainyard.operations import leftovers as leftovers
     from trainyard.operations import new_project as new_project
+    from trainyard.operations import new_run as new_run
     from trainyard.operations import nodes as nodes
     from trainyard.operations import resume as resume
     from trainyard.operations import run_guard as run_guard

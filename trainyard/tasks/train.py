@@ -18,7 +18,6 @@ from trainyard.errors import RequestError
 from trainyard.results import formats, store
 from trainyard.tasks import lazy
 from trainyard.tasks.command import FILE, Call, import_report, task, words_behind_dashes
-from trainyard.wording import named
 
 if TYPE_CHECKING:
     from trainyard.console.run_screen import PrintedScreen
@@ -71,7 +70,7 @@ def dispatch(
     skip_smoke: bool = False,
 ) -> Report | None:
     """Run a job; the exit code is the job's."""
-    ready = lazy.runs.ready(
+    ready = lazy.new_run.ready(
         job_dir,
         file or [],
         here=call.here,
@@ -425,25 +424,20 @@ def dispatched(
 
     `only` is the one task whose output is shown, "" for none.
     """
-    from trainyard.dispatch.plan import described
+    from trainyard.dispatch.launch import Asked
 
-    note("\n".join(described(prepared)))
     if call.dry:
-        if prepared.tasks:
-            note(f"tasks: {named([task.name for task in prepared.tasks], most=_NAMED)}")
-        note("nothing was sent (--dry)")
+        note("\n".join(lazy.new_run.preview(prepared)))
         return None
 
     # The run is followed to its end even if the reader of stdout ends (`| head`).
     stream = Outlived(_stream(call))
-    now, _ = lazy.runs.dispatch(
+    now, _ = lazy.new_run.dispatch(
         cluster,
         prepared,
-        results=call.here.results,
-        command=sys.argv,
-        wait=wait,
-        skip_smoke=skip_smoke,
+        Asked(call.here.results, command=sys.argv, wait=wait, skip_smoke=skip_smoke),
         progress=call.progress,
+        note=note,
         screen=lazy.run_screen.PrintedScreen(stream, only=only),
     )
 

@@ -47,7 +47,7 @@ def dispatch(
 ) -> Report | None:
     """Search for a job's best configuration; the sweep continues without this machine."""
     files = [call.file] if call.file else []
-    ready = lazy.runs.ready(
+    ready = lazy.new_run.ready(
         job_dir,
         files,
         here=call.here,
