@@ -1,4 +1,4 @@
-"""Errors, in three short parts: what happened, where, and the hint."""
+"""The errors that users see, of three short parts: what happened, where, and a hint."""
 
 from __future__ import annotations
 

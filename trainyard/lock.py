@@ -1,4 +1,4 @@
-"""One command at a time may change a cluster, or a registry."""
+"""A lock on a cluster or a registry: only one command at a time may change it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from trainyard.console.signals import end_quietly
 def main() -> None:
     """Run the command line in sys.argv, and exit with the code of its result."""
     end_quietly()
-    # With --debug, Invoke logs hundreds of lines of its own.
+    # With --debug, Invoke would log hundreds of lines about itself.
     logging.getLogger("invoke").setLevel(logging.WARNING)
     from invoke.program import Program
 

@@ -180,7 +180,7 @@ def cache_home(environ: Mapping[str, str]) -> Path:
 
 
 def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
-    """Return the directory that belongs to one cluster; `cluster.down` removes it."""
+    """Return the directory with the records of one cluster, which `cluster.down` removes."""
     return state_home(environ) / "clusters" / name
 
 

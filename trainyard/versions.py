@@ -19,7 +19,7 @@ _PACKAGES = {
     "ec2": f"boto3 'ray[default]=={RAY}'",
     "tune": "cmaes optuna",
 }
-# The newest KubeRay that could be run here with its real operator (docs/decisions/0010); its chart
+# The newest KubeRay that was tested with its real operator (docs/decisions/0010); its chart
 # has the same number.
 KUBERAY = "1.5.1"
 # The oldest operator with authOptions, by which a RayCluster gets Ray's token

@@ -1,1 +1,1 @@
-"""Send a job to a cluster, follow it, bring its results home; knows an address, never a backend."""
+"""Send a job to a cluster, follow its run, and fetch results; backends are unknown here."""

@@ -1,4 +1,4 @@
-"""Operations on a run that was started: show its logs and status, stop it, fetch its outputs."""
+"""Operations on a run after its dispatch: follow, show logs and status, stop, fetch results."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Smoked:
     error: TrainyardError | None
 
     def document(self) -> dict[str, Any]:
-        """Return what `--json` prints."""
+        """Return the document for `smoke.run --json`."""
         seconds = round(self.seconds, 3)
         return {
             "ok": self.error is None,

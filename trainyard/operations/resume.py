@@ -1,4 +1,4 @@
-"""train.resume between command line and dispatch: the tasks to run again, and on which cluster."""
+"""train.resume between the command line and dispatch: the tasks to run again, and the cluster."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, has_others:
 
 @task(*CLUSTER, dry=True)
 def status(call: Call) -> Report:
-    """Ask every node how it is, and what is in use."""
+    """Show the state of each node, the resources in use, and active runs."""
     now = lazy.clusters.status(call.cluster())
 
     def has_ended(run: str) -> bool:
@@ -312,7 +312,7 @@ def _next_of_list(clusters: Sequence[ListedCluster]) -> str:
 
 @task(*CLUSTER, dry=True, name="open")
 def open_(call: Call) -> Report | None:
-    """Show where the dashboard is and how to log in; open it when there is a browser."""
+    """Show the dashboard's address and login; open it in a browser if there is one."""
     cluster = call.cluster()
     endpoint = lazy.clusters.connect(cluster)
     now = lazy.clusters.status(cluster)

@@ -141,7 +141,7 @@ def _explained(error: OSError) -> TrainyardError | None:
         "XDG_CACHE_HOME": cache_home(os.environ),
     }
     for name, home in homes.items():
-        # The error may name a directory above a home that cannot be written.
+        # The error may name the home itself, a path in it, or a directory above it.
         if path.is_relative_to(home) or home.is_relative_to(path):
             return not_writable(home, error, variable=name)
 

@@ -37,7 +37,7 @@ HELP = {
 def build(
     call: Call, image: str = "", base: str = "", platform: str = "", cache: bool = True
 ) -> Report:
-    """Build an image under the hash of its content; quick where nothing changed."""
+    """Build an image, with a hash of its content as tag; quick if nothing changed."""
     with _open(call, image, base, platform) as command:
         if call.dry:
             plan = lazy.pipeline.plan_build(command, no_cache=not cache)
@@ -70,7 +70,7 @@ def build(
 
 @task(*CLUSTER, positional=["image"], help=HELP)
 def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
-    """Run an image once and look at all that clusters need of it; exit 5 if something is wrong."""
+    """Run an image once and check all that clusters need; exit 5 if something is wrong."""
     with _open(call, image, base, platform) as command:
         linted = lazy.pipeline.run_lint(command, on_progress=_busy)
 
@@ -125,7 +125,7 @@ def push(
 
 @task(*CLUSTER, dry=True, positional=["image"], help=HELP)
 def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
-    """Let every host of a cluster pull what was pushed and run it; exit 6 if one fails."""
+    """Let every host of a cluster pull the pushed image and run it; exit 6 if a host fails."""
     cluster = _cluster(call, image, base, platform)
     spec = cluster.spec
     if call.dry:
@@ -162,7 +162,7 @@ def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> R
 
 @task(*CLUSTER, dry=True, name="list")
 def list_(call: Call) -> Report:
-    """List the images that can be built here, and what Docker has of each."""
+    """List the images that can be built here, and the versions of each that Docker has."""
     with _open(call) as command:
         return listed(lazy.pipeline.listed(command), command.name)
 

@@ -28,7 +28,7 @@ _HOSTS = re.compile(r"^(  hosts:.*\n)(?:    - .*\n)+", re.MULTILINE)
     help={"directory": "The directory (default: this one); it is created if it does not exist."},
 )
 def init(call: Call, directory: str = ".") -> Report:
-    """Write what a directory lacks of a project: a cluster file, a job, CI. Changes no file."""
+    """Write the files of a project: a cluster file, a job, CI. Existing files stay unchanged."""
     made = lazy.new_project.make(Path(directory), call.progress)
     written = [str(Path(directory, name)) for name in made.written]
     document = {
@@ -115,10 +115,10 @@ def new(
 def import_(
     call: Call, source: str = "", output: str = "", context: str = "", namespace: str = ""
 ) -> Report:
-    """Write the cluster file that another tool's file describes; name what has no place in it.
+    """Write a cluster file from another tool's file; name everything that is left out.
 
-    Overwrites nothing. Only --context asks a cluster: the RayClusters that are there are used as
-    they are.
+    Overwrites nothing. Only --context asks Kubernetes: its files use existing RayClusters as they
+    are.
     """
     words = words_behind_dashes()
     if namespace and not context:
