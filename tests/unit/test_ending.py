@@ -96,14 +96,16 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(loaded, Site(tmp_path / "state", {}, "local"))
 
 
-def check(cluster: Cluster, *, end_runs: bool = False) -> list[str]:
+def check(
+    cluster: Cluster, *, end_runs: bool = False, ends: run_guard.Ends = "cluster"
+) -> list[str]:
     """Return what is noted, and not refused."""
     notes: list[str] = []
     run_guard.check(
         *(cluster, "cluster.down", PROGRESS),
         results=cluster.site.state,
         end_runs=end_runs,
-        ends="cluster",
+        ends=ends,
         note=notes.append,
     )
     return notes
@@ -129,6 +131,16 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
     ]
 
     assert check(cluster, end_runs=True) == ["whether runs are active is unknown: no"]
+
+
+@pytest.mark.parametrize(("ends", "notes"), [("nodes", 0), ("head", 1)])
+def test_what_is_lost_with_a_head_is_noted_only_if_the_head_ends(
+    yard: FakeYard, cluster: Cluster, ends: run_guard.Ends, notes: int
+) -> None:
+    yard.answers["jobs"] = [
+        Job("far-1", "SUCCEEDED", "", "n", 0, {"trainyard_run": "far-1"}, end=1.0)
+    ]
+    assert len(check(cluster, ends=ends)) == notes
 
 
 def test_a_known_remedy_of_a_rejected_user_is_in_the_hint(yard: FakeYard, cluster: Cluster) -> None:

@@ -64,7 +64,24 @@ def test_a_demand_is_said_after_a_while_and_taken_back_with_few_questions() -> N
     first, second = written
     assert isinstance(first, DriversWaiting) and first.text.startswith("what task pp")
     assert not first.again
-    assert second == DriversWaiting("", again=True)
+    assert second == DriversWaiting("")
     now[0] = 20.0
     watch.look(Connected, [])
     assert len(asked) == 4
+
+
+def test_a_wait_for_another_resource_is_no_repeated_one() -> None:
+    now = [0.0]
+    written: list[Event] = []
+    fewer = Demand({shape({"CPU": 1.0}): 1}, {}, FREE, TOTAL)
+    gpu = Demand({shape({"GPU": 1.0}): 1}, {}, FREE, TOTAL)
+    demands = iter([THREE, THREE, THREE, fewer, gpu])
+    watch = DemandWatch(written.append, ask=lambda: next(demands), clock=lambda: now[0])
+    for now[0] in (0.0, 5.0, 10.0, 15.0, 20.0):
+        watch.look(lambda: PPO, [])
+
+    assert [each.again for each in written if isinstance(each, DriversWaiting)] == [
+        False,
+        True,
+        False,
+    ]

@@ -89,9 +89,11 @@ def check(
         if left:
             _run_or_note(bringing.step(left), progress, note, is_needed=not end_runs)
 
-    if ends != "nodes":
-        _name_lost_checkpoints(from_here, note, storage_stays=_storage_stays(cluster, ends))
+    if ends == "nodes":
+        # The head stays, with all that runs left there.
+        return
 
+    _name_lost_checkpoints(from_here, note, storage_stays=_storage_stays(cluster, ends))
     elsewhere = _dispatched_elsewhere(jobs, {run.name for run in from_here})
     if elsewhere:
         note(

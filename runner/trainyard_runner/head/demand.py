@@ -94,11 +94,7 @@ def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> 
     if not lines:
         return ""
 
-    free: dict[str, str] = {}
-    for amounts in [*demand.requests, *demand.groups]:
-        for name, _ in amounts:
-            free[name] = _free(name, demand)
-
+    free = [_free(name, demand) for name in sorted(_resources(demand))]
     tasks = connected.tasks
     if len(tasks) == 1:
         who = f"task {tasks[0]}"
@@ -109,8 +105,13 @@ def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> 
         who += ", or another program on this cluster,"
 
     waiting = "; ".join(lines)
-    left = ", ".join(free.values())
-    return f"what {who} started through Ray has no room: {waiting}; {left}"
+    return f"what {who} started through Ray has no room: {waiting}; {', '.join(free)}"
+
+
+def _resources(demand: Demand) -> frozenset[str]:
+    """Return the names of all resources that requests and placement groups ask for."""
+    shapes = [*demand.requests, *demand.groups]
+    return frozenset(name for amounts in shapes for name, _ in amounts)
 
 
 def _line(asked: Shape, count: int, wait: str) -> str:
@@ -142,6 +143,8 @@ class DemandWatch:
         self._due = 0.0
         self._since: float | None = None
         self._said = ""
+        # The resources that events of this wait named: with the same ones, only numbers differ.
+        self._explained: set[frozenset[str]] = set()
 
     def is_due(self) -> bool:
         return self._clock() >= self._due
@@ -158,8 +161,11 @@ class DemandWatch:
 
         found = connected()
         text = ""
+        resources: frozenset[str] = frozenset()
         if found.tasks:
-            text = explain(self._ask(), found, submitted)
+            demand = self._ask()
+            text = explain(demand, found, submitted)
+            resources = _resources(demand)
 
         if not text:
             self._since = None
@@ -170,5 +176,8 @@ class DemandWatch:
         if not has_waited:
             text = ""
         if text != self._said:
-            self._write(DriversWaiting(text, again=bool(self._said)))
+            self._write(DriversWaiting(text, again=resources in self._explained))
             self._said = text
+            self._explained.add(resources)
+        if not text:
+            self._explained = set()

@@ -118,7 +118,7 @@ class SmokeGate:
 
             if waited > _WORTH_A_NOTE and not is_noted:
                 is_noted = True
-                awaited = sorted(missing) or [f"{least - len(alive)} more nodes"]
+                awaited = sorted(missing) or [_more_nodes(least - len(alive))]
                 text = f"waiting for {', '.join(awaited)} to join, at most {self._gate.wait:.0f} s"
                 self._write(Note(text))
 
@@ -268,6 +268,10 @@ def _found(node: nodes.Node, facts: dict[str, Any]) -> NodeFound:
     gpus = facts.get("nvidia_smi", {}).get("models", [])
     versions = {"python": facts["python"], "ray": facts["ray"]}
     return NodeFound(node.name, node.group, gpus, **versions, **facts["machine"])
+
+
+def _more_nodes(count: int) -> str:
+    return f"{count} more node{'' if count == 1 else 's'}"
 
 
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:
