@@ -69,6 +69,23 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down, "AGAIN_SECONDS", 0)
 
 
+def passes(described: dict[str, Any], filters: Mapping[str, Iterable[str]]) -> bool:
+    """Say whether an object passes filters, as EC2 does ("Filter", API reference).
+
+    Raises KeyError for a filter of something that the object does not have.
+    """
+    for name, values in filters.items():
+        if name.startswith("tag:"):
+            value = naming.read(described["Tags"]).get(name.removeprefix("tag:"))
+        else:
+            value = str(described[name.title().replace("-", "")])
+            if value in ("True", "False"):
+                value = value.lower()
+        if value is None or ("*" not in values and value not in values):
+            return False
+    return True
+
+
 class FakeAws:
     """An account with instances, and lists of other things by the operation that asks for them."""
 
@@ -87,10 +104,13 @@ class FakeAws:
     def instances(
         self, tags: Mapping[str, str], *, region: str | None = None
     ) -> list[dict[str, Any]]:
-        return [each for each in self.made if tags.items() <= naming.read(each["Tags"]).items()]
+        filters = {f"tag:{name}": [value] for name, value in tags.items()}
+        return [each for each in self.made if passes(each, filters)]
 
-    def described(self, what: str, *_: Any, **__: Any) -> list[dict[str, Any]]:
-        return self.listed.get(what, [])
+    def described(
+        self, kind: str, only: Mapping[str, Iterable[str]] | None = None, **_: Any
+    ) -> list[dict[str, Any]]:
+        return [each for each in self.listed.get(kind, []) if passes(each, only or {})]
 
     def find(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         if not operation.startswith(("get_", "describe_")):
@@ -325,7 +345,8 @@ def test_a_profile_that_is_named_wins_over_the_one_that_is_written_down(tmp_path
 
 def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
     def rule(number: int, **who: Any) -> dict[str, Any]:
-        return {"SecurityGroupRuleId": f"sgr-{number}", "IsEgress": False, **who}
+        id = {"SecurityGroupRuleId": f"sgr-{number}", "GroupId": "sg-1"}
+        return {**id, "IsEgress": False, **who}
 
     rules = [
         rule(1, CidrIpv4="192.0.2.1/32"),
@@ -375,7 +396,7 @@ def test_a_role_has_its_region_and_no_more_characters_than_iam_allows() -> None:
 def test_down_ends_the_head_first_and_then_what_carries_the_tag() -> None:
     listed: dict[str, list[dict[str, Any]]] = {
         "security_groups": [{"GroupId": "sg-1", "Tags": TAGS}],
-        "key_pairs": [{"KeyName": "trainyard-lab"}],
+        "key_pairs": [{"KeyName": "trainyard-lab", "Tags": TAGS}],
     }
     aws = FakeAws([instance(2), instance(1, "head"), instance(3, state="terminated")], **listed)
     for step in down.steps(place(aws), SITE):
@@ -396,20 +417,14 @@ class FakeDisks(FakeAws):
         self.volumes = volumes
 
     def described(
-        self, what: str, chosen: Mapping[str, list[str]] | None = None, **__: Any
+        self, kind: str, only: Mapping[str, Iterable[str]] | None = None, **more: Any
     ) -> list[dict[str, Any]]:
-        chosen = chosen or {}
-        named = {
-            key.removeprefix("tag:"): values
-            for key, values in chosen.items()
-            if key.startswith("tag:")
-        }
-        kind = {"Size": 20, "VolumeType": "gp3", "Attachments": []}
-        return [
-            {"VolumeId": name, "Tags": naming.pairs(tags), **kind}
+        about = {"Size": 20, "VolumeType": "gp3", "Status": "available", "Attachments": []}
+        self.listed["volumes"] = [
+            {"VolumeId": name, "Tags": naming.pairs(tags), **about}
             for name, tags in self.volumes.items()
-            if what == "volumes" and all(tags.get(key) in values for key, values in named.items())
         ]
+        return super().described(kind, only, **more)
 
     def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         for name in arguments.get("Resources", ()):
@@ -688,15 +703,23 @@ def test_up_waits_until_workers_that_are_too_many_have_ended(
     assert step.done().holds
 
 
+AMIS = ("ami-1", "ami-2")
+
+
 class FakeAccount(FakeAws):
     """An account with default subnets, and a parameter that holds an AMI."""
 
     subnets, ami = ["subnet-a"], "ami-1"
 
-    def described(self, what: str, *_: Any, **__: Any) -> list[dict[str, Any]]:
-        if what == "subnets":
-            return [{"SubnetId": name, "MapPublicIpOnLaunch": True} for name in self.subnets]
-        return [{"ImageId": name, "RootDeviceName": "/dev/sda1"} for name in ("ami-1", "ami-2")]
+    def described(
+        self, kind: str, only: Mapping[str, Iterable[str]] | None = None, **more: Any
+    ) -> list[dict[str, Any]]:
+        about = {"MapPublicIpOnLaunch": True, "DefaultForAz": True}
+        self.listed = {
+            "subnets": [{"SubnetId": name, **about} for name in self.subnets],
+            "images": [{"ImageId": name, "RootDeviceName": "/dev/sda1"} for name in AMIS],
+        }
+        return super().described(kind, only, **more)
 
     def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         return {"Parameters": [{"Name": name, "Value": self.ami} for name in arguments["Names"]]}
