@@ -26,6 +26,7 @@ def main() -> None:
     )
 
     executor.let_streams_take_all()
+    # An error outside a task: Invoke's configuration, the help, the last flush.
     try:
         try:
             program.run()

@@ -101,7 +101,7 @@ def check(
 ) -> list[str]:
     """Return what is noted, and not refused."""
     notes: list[str] = []
-    run_guard.check(
+    run_guard.settle(
         *(cluster, "cluster.down", PROGRESS),
         results=cluster.site.state,
         end_runs=end_runs,

@@ -86,7 +86,7 @@ def find(
 def refuse_unmade(cluster: Cluster) -> None:
     """Raise RequestError for a `--set` that contradicts the cluster as it was made.
 
-    Every `--set` passes for a cluster that this machine has no record of, or did not make.
+    Every `--set` passes if this machine has no record of the cluster, or Trainyard only uses it.
     """
     made = made_with(cluster.site.state)
     source = cluster.site.source
@@ -164,7 +164,7 @@ def up(
     After an interruption or an error, the same call continues. Raises NotReadyError after `timeout`
     seconds, and RequestError if nodes with active runs would end and `guard` does not allow that.
     """
-    check = _check(cluster, progress, guard=guard, ends="head" if recreate else "nodes")
+    check = _settling(cluster, progress, guard=guard, ends="head" if recreate else "nodes")
     results = _make(cluster, progress, before_disruption=check, recreate=recreate, timeout=timeout)
     return Made(results, connect(cluster))
 
@@ -233,7 +233,7 @@ def down(
     what Trainyard made for all clusters there; if another cluster still needs that, nothing at all
     is removed. Raises LeftoverError if something stays.
     """
-    check = _check(cluster, progress, guard=guard, ends="cluster")
+    check = _settling(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):
         try:
             return steps.run(_down_steps(cluster, purge=purge), progress, before_disruption=check)
@@ -314,16 +314,16 @@ def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
     return cluster.backend.verify(cluster.spec, cluster.site, report=report)
 
 
-def _check(
+def _settling(
     cluster: Cluster, progress: Progress, *, guard: RunGuard, ends: Ends
 ) -> Callable[[], None]:
-    """Return the `before_disruption` of this change: `run_guard.check` with its arguments."""
+    """Return the `before_disruption` of a change: refuse to end runs, or end them; fetch results."""
 
-    def check() -> None:
+    def settle() -> None:
         # Imported here: most changes end no nodes.
         from trainyard.operations import run_guard
 
-        run_guard.check(
+        run_guard.settle(
             cluster,
             guard.command,
             progress,
@@ -333,7 +333,7 @@ def _check(
             note=guard.note,
         )
 
-    return check
+    return settle
 
 
 def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:

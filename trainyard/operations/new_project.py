@@ -1,4 +1,4 @@
-"""Write the files of a new project that a directory lacks; name lines that existing files lack."""
+"""Write the project files that a directory lacks; list the lines that existing files lack."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from trainyard.wording import counted, named
 Ends = Literal["nodes", "head", "cluster"]
 
 
-def check(
+def settle(
     cluster: Cluster,
     command: str,
     progress: Progress,

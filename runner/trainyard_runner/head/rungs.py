@@ -156,7 +156,7 @@ _OPEN_PORTS = (
 
 
 def with_facts(answers: Sequence[Answer]) -> Iterator[tuple[Answer, dict[str, Any]]]:
-    """Yield the answers that have facts; one without fails in `task`."""
+    """Yield the answers that have facts; those without facts fail the check `task`."""
     for answer in answers:
         if answer.facts is not None:
             yield answer, answer.facts

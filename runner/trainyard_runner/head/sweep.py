@@ -88,7 +88,7 @@ class Sweep:
         return self.reason is not None and not self._open
 
     def next_units(self, nodes: Sequence[Node]) -> list[Unit]:
-        """Open as many new trials as the nodes have room for, and return their units to start.
+        """Open as many new trials as `concurrency`, or the nodes' room, allows; return their units.
 
         This also finishes the sweep when its limit of time or samples is reached, or its space is
         used up. At the time limit, running trials are stopped, too.
@@ -99,7 +99,7 @@ class Sweep:
             self._finish(f"the time limit of {limit:g} s was reached", stop=True)
 
         started: list[Unit] = []
-        while self.reason is None and self._has_room(nodes):
+        while self.reason is None and self._may_open(nodes):
             if samples is not None and self._tried + len(self._open) >= samples:
                 self._finish("all samples were tried")
             elif configuration := self._study.ask():
@@ -165,7 +165,7 @@ class Sweep:
             return None
         return "no configuration was tried to its end"
 
-    def _has_room(self, nodes: Sequence[Node]) -> bool:
+    def _may_open(self, nodes: Sequence[Node]) -> bool:
         """Return whether another configuration may start.
 
         The job's `concurrency` limits open configurations. Without it, open tasks may be as many as

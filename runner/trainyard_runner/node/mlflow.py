@@ -113,7 +113,7 @@ def _new(
 
 
 def _quoted(attempt: str) -> str:
-    """Return an attempt's id without quotation marks, which a filter of MLflow cannot contain."""
+    """Return an attempt's id percent-encoded: a filter of MLflow cannot contain quotation marks."""
     return urllib.parse.quote(attempt, safe="/:=,")
 
 

@@ -131,7 +131,7 @@ class MetricWatch:
         Sets `broken` if a rule is broken. The rules' clock advances by at most _PACE a call.
         """
         now = time.monotonic()
-        # While the whole node is held up, the training is not silent: the clock pauses.
+        # While the whole node is held up, the clock pauses: the training must not count as silent.
         self._clock += min(now - self._looked_at, _PACE)
         self._looked_at = now
         if self._reading is None and self._clock >= self._due:

@@ -106,9 +106,9 @@ def alike(task: Task, places: Sequence[Node]) -> list[Alike]:
 def chosen(
     task: Task, places: Sequence[Node], asked: Mapping[Size, Asked], free: Free
 ) -> Alike | None:
-    """Return the nodes of one size on which to submit the next task; None while all are taken.
+    """Return the nodes of one size for the next task; None while none of them has a place left.
 
-    `asked`: how many tasks of the shape are in flight, by size. If several sizes are left, the one
+    `places` may have nodes that an autoscaler would add. `asked`: how many tasks of the shape are in flight, by size. If several sizes are left, the one
     with most room now is chosen; only then is `free` called, which asks Ray.
     """
     candidates = []

@@ -26,8 +26,8 @@ TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
 def steps(where: Location, site: Site) -> list[Step]:
     """Return the steps of --purge; a step's title says what stays, and why.
 
-    Raises RequestError if other users' Ray objects need the operator, ForbiddenError if the user
-    may not list those, and PrerequisiteError if Helm is missing.
+    Raises RequestError if other Ray objects need the operator, ForbiddenError if the user may not
+    list those. Raises PrerequisiteError if Helm is missing and Trainyard made the operator.
     """
     section = where.section.operator
     helm = operator.helm_of(where, site)
@@ -43,7 +43,7 @@ def steps(where: Location, site: Site) -> list[Step]:
         leave = f"it is not known who made it ({error.what})"
 
     if release or crds:
-        refuse_users(where)
+        refuse_while_needed(where)
 
     operator_step = _leave("operator", f"Leave the KubeRay operator: {leave}")
     if release:
@@ -52,7 +52,7 @@ def steps(where: Location, site: Site) -> list[Step]:
     return [operator_step, _crds_step(where, crds), *_namespace_steps(where, namespaces)]
 
 
-def refuse_users(where: Location, what: str = "the KubeRay operator") -> None:
+def refuse_while_needed(where: Location, what: str = "the KubeRay operator") -> None:
     """Raise RequestError if any namespace has a Ray object besides this cluster's RayCluster.
 
     `what` is the thing to be removed, which such objects need.
@@ -96,7 +96,7 @@ def _operator_step(where: Location, helm: Helm) -> Step:
         return YES
 
     def uninstall() -> None:
-        refuse_users(where)
+        refuse_while_needed(where)
         if helm.release(section.release, section.namespace):
             helm.uninstall(section.release, section.namespace)
 
@@ -115,7 +115,7 @@ def _crds_step(where: Location, crds: Left) -> Step:
         return _leave("crds", title)
 
     def remove() -> None:
-        refuse_users(where)
+        refuse_while_needed(where)
         removal.delete(where, _crds(where))
 
     title = f"Remove KubeRay's CRDs: {removal.names(crds)}"

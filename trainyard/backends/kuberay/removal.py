@@ -51,8 +51,8 @@ def ray_cluster_step(
 
     def left() -> Left:
         live = kube.get(RAY_CLUSTER, name, namespace=namespace)
-        # Pods come first, as an error names the first object: a pod that stays also holds the
-        # RayCluster.
+        # Pods come first, as an error names the first object: the RayCluster only waits for its
+        # pods.
         objects = []
         for pod in snapshot.cluster_pods(location):
             if uids.intersection(owner.uid for owner in owners(pod)):

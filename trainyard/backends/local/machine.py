@@ -32,7 +32,7 @@ from trainyard.spec.units import GIB
 MEMORY_OF_A_NODE = 0.4 * GIB
 # A log may have long lines, and is polled: only so many bytes at its end are read each time.
 TAIL_BYTES = 64 * 1024
-# How many log lines the error of a node shows that ended while it was starting.
+# How many log lines an error shows of a node that ended while it was starting.
 LAST_LINES = 6
 # The beginnings of two lines that a node's keeper prints (seams/keeper.py).
 DIED = "keeper: ended while the node was starting: "

@@ -123,7 +123,7 @@ def read(files: ClusterFiles) -> dict[str, NodeRecord]:
 
 
 def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
-    """Return all running processes of the cluster, by keepers' records or by their environment."""
+    """Return the cluster's running processes: in keepers' sessions, or with its mark (environment)."""
     keepers = [record.process for record in read(files).values()]
     return processes.members(keepers, marker=files.marker())
 

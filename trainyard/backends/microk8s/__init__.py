@@ -23,7 +23,7 @@ from trainyard.backends.contract import (
 )
 from trainyard.backends.kuberay import location, pods
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.purge import refuse_users
+from trainyard.backends.kuberay.purge import refuse_while_needed
 from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.microk8s import (
     addresses,
@@ -58,7 +58,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import Stage, Step, before_each, nothing, warning
 from trainyard.wording import counted
 
-# The last log lines shown of a host: they are shared by all its services.
+# How many of a host's last log lines are shown at first; all services of the host share them.
 FIRST_LINES = 100
 
 
@@ -115,7 +115,7 @@ def _cluster_removal(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[
     section = _kubernetes(spec, site)
     if purge:
         try:
-            refuse_users(location.find(spec, site, section), "MicroK8s")
+            refuse_while_needed(location.find(spec, site, section), "MicroK8s")
         except ApiUnreachableError:
             return [forget_step(site.state)]
     return kuberay.down_steps(spec, site, section, purge=False)

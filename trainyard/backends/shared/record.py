@@ -111,8 +111,8 @@ def _damaged(path: Path, reason: str) -> OutsideError:
     return OutsideError(
         f"what was written down about a cluster is damaged: {reason}",
         where=str(path),
-        hint="Remove this file. Then trainyard cluster.down ends what still runs; trainyard "
-        "cluster.up makes it again.",
+        hint="Remove this file. Then end what still runs: trainyard cluster.down; or make the "
+        "cluster again: trainyard cluster.up",
     )
 
 
