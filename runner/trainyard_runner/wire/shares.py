@@ -108,8 +108,9 @@ def chosen(
 ) -> Alike | None:
     """Return the nodes of one size for the next task; None while none of them has a place left.
 
-    `places` may have nodes that an autoscaler would add. `asked`: how many tasks of the shape are in flight, by size. If several sizes are left, the one
-    with most room now is chosen; only then is `free` called, which asks Ray.
+    `places` may have nodes that an autoscaler would add. `asked`: how many tasks of the shape are
+    in flight, by size. If several sizes are left, the one with most room now is chosen; only then
+    is `free` called, which asks Ray.
     """
     candidates = []
     for sized in alike(task, places):

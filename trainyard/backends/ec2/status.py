@@ -138,8 +138,8 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
     head = snapshot.head(found)
     if head is None or head.state != "running":
         raise contract.not_up(spec.name)
-    # A head of Trainyard without this tag was never set up. One of plain `ray up` has no tags of Trainyard, and
-    # may have runs.
+    # A head of Trainyard without this tag was never set up. One of plain `ray up` has no tags of
+    # Trainyard, and may have runs.
     if naming.CLUSTER in head.tags and naming.HEAD_FROM not in head.tags:
         raise contract.not_up(spec.name)
 
