@@ -217,7 +217,8 @@ class Cloud:
         the usual ones).
         """
         ours = {name.replace("_", "-"): value for name, value in tags.items()}
-        self.player.planned.append(Planned(script, ours, times))
+        known = frozenset(instance["InstanceId"] for instance in self.instances())
+        self.player.planned.append(Planned(script, ours, times, known))
 
     def requests(self, action: str = "") -> list[dict[str, Any]]:
         """Return the requests so far: time, status, action such as ec2:RunInstances, parameters,

@@ -29,11 +29,15 @@ NO_SSHD = "SSHD=no"
 
 @dataclass
 class Planned:
-    """A fault for the next `times` instances that have these tags."""
+    """A fault for the next `times` instances that have these tags.
+
+    The instances `known` existed before: on a busy machine they may not have booted yet.
+    """
 
     script: str
     tags: dict[str, str]
     times: int
+    known: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -202,7 +206,8 @@ class Player:
     def _script(self, instance: InstanceTypeDef) -> str:
         tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
         for planned in self.planned:
-            if planned.times and planned.tags.items() <= tags.items():
+            is_next = instance["InstanceId"] not in planned.known
+            if is_next and planned.times and planned.tags.items() <= tags.items():
                 planned.times -= 1
                 return planned.script + "\n"
         return "\n"
