@@ -1,6 +1,6 @@
-"""Real parts for the tests: a Docker engine of our own, images on it, a remote Docker host, hosts
-with Kubernetes.
+"""Real parts for the tests: a Docker engine, its images, and containers that play hosts.
 
-Everything that takes long is kept in $XDG_CACHE_HOME/trainyard-bed. By hand: `make bed`, `python -m
+The bed's hosts play remote Docker hosts, Kubernetes nodes, MicroK8s machines and EC2 instances. Its
+slow builds are cached in $XDG_CACHE_HOME/trainyard-bed. By hand: `make bed`, or `python -m
 tests.bed up`.
 """

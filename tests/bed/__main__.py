@@ -1,8 +1,8 @@
-"""The bed by hand: `up` starts the engine, `kubernetes up` a cluster on it too; both print what to
-export.
+"""The bed by hand: `up` starts the shared engine, `kubernetes up` a cluster on that engine.
 
-`down` and `kubernetes down` end them. Several clusters have several names.
-`ec2` opens a shell that has a cloud, which ends with it.
+Both print the variables to export; `down` and `kubernetes down` end the engine or the cluster. Each
+cluster has a name, so several can run at a time. `ec2` opens a shell with a cloud, which ends when
+the shell exits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def up(count: int, name: str) -> None:
     """Start a cluster with the bed's images in a registry of its own; print how to work with it."""
     made = by_hand.up(count, name)
     made.publish(*by_hand.IMAGES)
-    # A shell keeps its HOME: `ssh` on this PATH knows the keys by itself.
+    # HOME is left out, so that the caller's shell keeps its own: the `ssh` on this PATH has the
+    # keys.
     _print({variable: value for variable, value in made.environ().items() if variable != "HOME"})
     for host in made.hosts:
         print(f"# {host.name}: ssh {host.ssh}")

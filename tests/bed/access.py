@@ -1,4 +1,4 @@
-"""A user of a cluster who has one namespace and nothing else."""
+"""A user of a cluster with rights in one namespace only."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ subjects: [{{kind: ServiceAccount, name: {user}, namespace: {namespace}}}]
 
 
 def documented_role() -> dict[str, Any]:
-    """Return the Role that docs/kuberay.md gives: tests have its rights and no others."""
+    """Return the Role that docs/kuberay.md documents, so that tests run with exactly its rights."""
     blocks = PAGE.read_text().split("```yaml\n")[1:]
     role: dict[str, Any] = yaml.safe_load(blocks[0].partition("```")[0])
     return role
 
 
 def restricted(bed: KubeBed, namespace: str) -> Path:
-    """Return a kubeconfig for one namespace, which is made if need be."""
+    """Return a kubeconfig for one namespace; the namespace is created if it is missing."""
     bed.apply(MANIFEST.format(user=USER, namespace=namespace))
     role = {**documented_role(), "metadata": {"name": "trainyard", "namespace": namespace}}
     bed.apply(json.dumps(role))

@@ -1,4 +1,4 @@
-"""The account of the bed's cloud: what it has before anybody made anything, and what is in it."""
+"""The account of the bed's cloud: its initial contents, and a list of its objects."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_iam.client import IAMClient
 
-# Ray's names for its role and profile: made beforehand, since Ray sleeps for 15 s after either.
+# Ray's names for its role and profile. `prepare` creates both: after creating either, Ray would
+# sleep for 15 s.
 ROLE = "ray-autoscaler-v1"
-# The AMIs of the region: with Ray, with Ray and a Docker engine that runs, with NVIDIA's driver
-# too, for ARM.
+# The region's AMIs: with Ray; with Ray and a running Docker engine; with NVIDIA's driver as well;
+# for ARM.
 AMI, DOCKER_AMI, GPU_AMI, ARM_AMI = (f"ami-0bed000000000000{number}" for number in range(4))
 USER = "ubuntu"
 _IMAGES = {
@@ -23,8 +24,8 @@ _IMAGES = {
     GPU_AMI: ("Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) with Docker", "x86_64"),
     ARM_AMI: ("Ubuntu 22.04 for Graviton", "arm64"),
 }
-# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html; with values of an
-# account in use.
+# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
+# The values are those of an account in use.
 QUOTAS = {
     "L-1216C47A": ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 256.0),
     "L-DB2E81BA": ("Running On-Demand G and VT instances", 64.0),
@@ -47,8 +48,9 @@ AMIS = [
 
 
 def prepare(ec2: EC2Client, iam: IAMClient) -> None:
-    """Make what an account in use has: Ray's role and profile, and a way from the default VPC to
-    the internet.
+    """Create what an account in use has: Ray's role and profile, and an internet gateway.
+
+    The gateway connects the default VPC to the internet.
     """
     trust = {
         "Effect": "Allow",
@@ -74,7 +76,10 @@ def prepare(ec2: EC2Client, iam: IAMClient) -> None:
 
 
 def objects(ec2: EC2Client, iam: IAMClient) -> set[str]:
-    """Return all that costs money or grants something; network interfaces moto itself forgets."""
+    """Return all that costs money or grants rights; network interfaces are left out.
+
+    Moto itself loses network interfaces.
+    """
     reservations = [
         found
         for page in ec2.get_paginator("describe_instances").paginate()

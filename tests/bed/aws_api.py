@@ -1,8 +1,8 @@
 """The AWS API of a bed's cloud: moto, and a proxy for the features that moto lacks.
 
-`python -m tests.bed.aws_api SETTINGS`. Faults on request, EC2's quotas, instance metadata by
-caller, AMIs, and addresses that belong to the bed: moto itself invents public addresses that other
-machines own. Every request is written down.
+`python -m tests.bed.aws_api SETTINGS` serves it. The proxy adds faults on request, EC2's quotas,
+instance metadata by the caller's address, AMIs, and addresses inside the bed: moto itself invents
+public addresses that other machines own. The proxy logs every request to requests.jsonl.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from typing import Any
 from tests.bed import aws_dns, aws_moto
 from tests.bed.aws_moto import Backends
 
-# Whose requests are the bed's own: no fault meets them, and they are not written down.
+# The access key of the bed itself: its requests meet no fault and are not logged.
 OWNER = "bed-owner"
 Start = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """An answer to requests in moto's place; the first that fits, `times` times (None: always).
+    """An answer to matching requests in moto's place, `times` times (None: always).
 
-    `action` is such as "ec2:RunInstances", with wildcards. `parameters` are those of the request as
-    it is sent, such as "Placement.AvailabilityZone". `caller` is the address that asks, "instance"
-    for any, "operator" for this machine. Without a `code` the request is answered, `seconds` later.
+    The first fault that matches a request applies. `action` is a pattern such as "ec2:RunInstances"
+    or "ec2:*". `parameters` are the request's, as the client sends them, such as
+    "Placement.AvailabilityZone". `caller` is the address of the client, "instance" for any
+    instance, or "operator" for this machine. Without a `code`, moto answers the request after a
+    delay of `seconds`.
     """
 
     action: str
@@ -46,14 +48,15 @@ class Fault:
     parameters: dict[str, str] = field(default_factory=dict)
     caller: str = ""
     seconds: float = 0.0
-    # Tells faults apart that are the same.
+    # Distinguishes faults that are otherwise equal.
     number: int = 0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the process: its port, the VPC's network, and that of public addresses, such as
-    198.18.1.
+    """Settings of the process; `network` is the VPC's.
+
+    `public` is the prefix of public addresses, such as 198.18.1.
     """
 
     address: str
@@ -66,8 +69,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Request:
-    """A request as far as the bed looks at it; `parameters` of REST services are empty, `key` is
-    that of who signed.
+    """The parts of a request that the bed reads; `key` is the access key that signed it.
+
+    `parameters` are empty for REST services.
     """
 
     action: str
@@ -78,7 +82,7 @@ class Request:
 
 
 class Api:
-    """The WSGI application: what is asked is answered here, or by moto."""
+    """The WSGI application: it answers a request itself, or passes the request to moto."""
 
     def __init__(self, settings: Settings, moto: Any, backends: Backends) -> None:
         self._settings = settings
@@ -128,7 +132,7 @@ class Api:
         return json.loads((Path(self._settings.directory) / "control.json").read_text())  # type: ignore[no-any-return]
 
     def _fault(self, request: Request) -> Fault | None:
-        """Return the first fault that fits and is not used up."""
+        """Return the first fault that matches the request and is not used up."""
         if request.key == OWNER:
             return None
         with self._lock:
@@ -156,7 +160,7 @@ class Api:
             self._log.flush()
 
     def _metadata(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        """Answer as the instance metadata service does: only to instances, each about itself."""
+        """Answer as the instance metadata service: only to instances, each about itself."""
         path = environ["PATH_INFO"].removeprefix("/latest/").strip("/")
         instance = self._backends.instance(environ["REMOTE_ADDR"])
         if instance is None:
@@ -171,7 +175,7 @@ FORM, JSON, XML = "application/x-www-form-urlencoded", "application/x-amz-json-1
 
 
 def _read(environ: dict[str, Any]) -> Request:
-    """Say what a signed request asks; its body is put back for moto."""
+    """Parse a signed request, and restore its body for moto to read."""
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     environ["wsgi.input"] = io.BytesIO(body)
     signed = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].split("/")
@@ -195,7 +199,7 @@ def _read(environ: dict[str, Any]) -> Request:
 
 
 def _error(request: Request, fault: Fault) -> tuple[str, str]:
-    """Return an error as the service's protocol has it, and its content type."""
+    """Return (body, content type) of an error in the protocol of the request's service."""
     if not request.form:
         return json.dumps({"__type": fault.code, "message": fault.message}), JSON
     said = f"<Code>{fault.code}</Code><Message>{fault.message}</Message>"
@@ -209,7 +213,7 @@ def _error(request: Request, fault: Fault) -> tuple[str, str]:
 
 
 def _quotas(request: Request, quotas: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Answer what moto knows of VPCs only."""
+    """Answer a request to Service Quotas about EC2: moto knows the quotas of VPCs only."""
     listed = [
         {
             "ServiceCode": "ec2",
@@ -232,9 +236,7 @@ def _quotas(request: Request, quotas: dict[str, dict[str, Any]]) -> dict[str, An
 
 
 def _prices(request: Request) -> list[str]:
-    """Answer as the price list does, of which moto has nothing: m5.large by the hour, gp3 by GB and
-    month.
-    """
+    """Answer as the price list does, which moto lacks: m5.large per hour, gp3 per GB and month."""
     asked = {part["Field"]: part["Value"] for part in json.loads(request.parameters["Filters"])}
     price = {"m5.large": "0.0960", "gp3": "0.0800"}.get(
         asked.get("instanceType") or asked.get("volumeApiName", "")
@@ -248,7 +250,7 @@ def _prices(request: Request) -> list[str]:
 
 
 def _simulated(request: Request, faults: list[dict[str, Any]]) -> str:
-    """Say which actions are allowed: all but those that are denied by a fault."""
+    """Report every action as allowed, except those that a fault denies."""
     denied = [
         fault["action"]
         for fault in faults
@@ -285,16 +287,16 @@ def _answer(start: Start, status: int, text: str, kind: str = "text/plain") -> I
 
 
 def _end_with(parent: int) -> None:
-    """End this process when a test run that was killed could not."""
+    """End this process once its parent, the test run, is gone: a killed run cannot end it."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(0)
 
 
 def main(path: str) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is killed."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    # Read when moto is imported.
+    # Moto reads these variables when it is imported.
     for switch in (
         "EC2_ENABLE_INSTANCE_TYPE_VALIDATION",
         "ENABLE_AMI_VALIDATION",
@@ -310,7 +312,7 @@ def main(path: str) -> None:
     )
     from werkzeug.serving import run_simple
 
-    # One line for each request: they are in requests.jsonl.
+    # Werkzeug would print a line for each request: requests.jsonl has them already.
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     settings = Settings(**json.loads(Path(path).read_text()))
     aws_moto.stay_inside(settings.network, settings.public)

@@ -1,5 +1,6 @@
-"""The resolver of the bed's VPC: names of instances, and no others, so that no question leaves the
-machine.
+"""The DNS server of the bed's VPC: it knows the names of instances only.
+
+It forwards no question, so that none leaves the machine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _ADDRESS, _NO_SUCH_NAME = 1, 3
 
 
 def serve(address: str, port: int, network: str) -> None:
-    """Answer for ever; `network` is what addresses begin with, such as "10.201."."""
+    """Answer until the process ends; `network` is the prefix of addresses, such as "10.201."."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind((address, port))
         while True:
@@ -22,7 +23,7 @@ def serve(address: str, port: int, network: str) -> None:
 
 
 def _answer(question: bytes, network: str) -> bytes:
-    """Return the address of a name that has one (RFC 1035, section 4)."""
+    """Return the response to a DNS question (RFC 1035, section 4)."""
     labels, place = [], 12
     while question[place]:
         labels.append(question[place + 1 : place + 1 + question[place]].decode())
@@ -35,7 +36,7 @@ def _answer(question: bytes, network: str) -> bytes:
     records = b""
 
     if known and kind == _ADDRESS:
-        # The name is where it stands in the question; for 60 seconds.
+        # 0xC00C points to the name in the question; the record is valid for 60 seconds.
         records = struct.pack("!HHHIH", 0xC00C, _ADDRESS, 1, 60, 4) + socket.inet_aton(address)
 
     flags = 0x8180 | (0 if known else _NO_SUCH_NAME)

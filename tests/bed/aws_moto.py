@@ -1,4 +1,4 @@
-"""Moto's facts about the region whose instances are played; it must not invent others."""
+"""Moto's state of the bed's region, with the inventions of moto replaced by the bed's facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ACCOUNT = "123456789012"
 
 
 class Backends:
-    """Moto's facts about the region whose instances are played."""
+    """Moto's state of the region whose instances the bed runs as containers."""
 
     def __init__(self) -> None:
         from moto.backends import get_backend
@@ -27,7 +27,7 @@ class Backends:
         )
 
     def role(self, instance: Any) -> str | None:
-        """Return the name of the role that an instance has by its profile."""
+        """Return the name of the role that an instance has through its profile."""
         held = self.ec2.iam_instance_profile_associations.get(instance.id)
         return (
             held.iam_instance_profile.roles[0].name
@@ -37,8 +37,9 @@ class Backends:
 
 
 def metadata(backends: Backends, instance: Any) -> dict[str, str]:
-    """Return what the service knows, by path:
-    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-categories.html.
+    """Return the values that the instance metadata service serves, by path.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-categories.html
     """
     role = backends.role(instance)
     document = {
@@ -81,10 +82,10 @@ def metadata(backends: Backends, instance: Any) -> dict[str, str]:
 
 
 def stay_inside(network: str, public: str) -> None:
-    """Make moto's addresses the bed's: the default VPC of the region, and every public address.
+    """Make moto assign the bed's addresses: in the region's default VPC, and as public addresses.
 
-    An instance without a subnet is one of the default VPC, as in AWS; moto would give it an address
-    of no network.
+    An instance without a subnet is placed in the default VPC, as in AWS; moto would give it an
+    address that is in no network.
     """
     from moto.ec2.models import elastic_ip_addresses, elastic_network_interfaces
     from moto.ec2.models.instances import InstanceBackend
@@ -117,7 +118,7 @@ def stay_inside(network: str, public: str) -> None:
 
 
 def register(backends: Backends, amis: list[dict[str, Any]]) -> None:
-    """Have the AMIs of a region, and no others: an AMI of another region does not exist."""
+    """Add the region's AMIs to moto; an AMI of another region does not exist."""
     from moto.ec2.models.amis import Ami
 
     for ami in amis:

@@ -1,4 +1,4 @@
-"""The process that answers the AWS API, and the number that keeps clouds apart."""
+"""The process that answers the AWS API, and the number that tells clouds apart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_ONCE = 8
 
 @contextmanager
 def number() -> Iterator[int]:
-    """Return a number that is unique now."""
+    """Give a number that no other cloud on this machine has; wait while all are taken."""
     CACHE.mkdir(parents=True, exist_ok=True)
     while True:
         for free in range(1, AT_ONCE + 1):
@@ -44,7 +44,7 @@ def _taken(lock: IO[str]) -> bool:
 
 @contextmanager
 def serve(settings: Settings) -> Iterator[None]:
-    """Run the API in a process of its own; its directory holds control.json already."""
+    """Run the API in a separate process; the settings' directory must contain control.json."""
     directory = Path(settings.directory)
     (directory / "settings.json").write_text(json.dumps(asdict(settings)))
     log = directory / "server.log"

@@ -1,4 +1,4 @@
-"""The engine that the tests share, and the ones that belong to a single test."""
+"""The engine that all tests share, and engines that belong to a single test."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from tests.bed.places import CACHE, RUN, locked, need
 
 PROGRAMS = ("dockerd", "docker", "docker-registry", "mmdebstrap", "ip")
 SHARED = BedEngine("shared", CACHE / "engine", 1)
-# It is there while the engine is one that ends with its last user.
+# This file exists while the shared engine is one that ends with its last user.
 OURS = SHARED.directory / "started-by-tests"
-# Files of clusters that a developer runs by hand, each in a directory: they use the engine, too.
+# Files of clusters that a developer runs by hand, one directory each: they use the engine as well.
 BY_HAND = RUN / "by-hand"
 
 
 @contextmanager
 def shared_engine() -> Iterator[BedEngine]:
-    """Give the engine with every image of the bed; the last test run that uses it ends it, if a
-    test run began it.
+    """Give the shared engine, with every image of the bed.
+
+    The last test run that uses the engine ends it, unless a developer started it.
     """
     need(PROGRAMS)
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -39,11 +40,11 @@ def shared_engine() -> Iterator[BedEngine]:
 
 
 def start(*, kept: bool) -> None:
-    """Start the shared engine, with its images; a `kept` one outlives the tests that use it."""
+    """Start the shared engine and build its images; a `kept` engine outlives the test runs."""
     with locked("lock"):
         if SHARED.pid is None:
             SHARED.start()
-            # Leftovers of a killed test run: its containers restart with their engine.
+            # A killed test run leaves containers, which restart with their engine.
             SHARED.clear()
             OURS.touch()
         if kept:
@@ -52,13 +53,13 @@ def start(*, kept: bool) -> None:
 
 
 def leave() -> None:
-    """End the engine if it has no users any more."""
+    """End the engine if it has no users left."""
     with (CACHE / "users").open("w") as users, locked("lock"):
         _end(users)
 
 
 def _end(users: IO[str]) -> None:
-    """End the engine unless it has other users: only the last one gets the file for itself."""
+    """End the engine unless it has other users: only its last user can lock `users` exclusively."""
     if BY_HAND.is_dir() and any(BY_HAND.iterdir()):
         return
     try:
@@ -75,8 +76,9 @@ def _end(users: IO[str]) -> None:
 
 @contextmanager
 def private_engine(data: Path) -> Iterator[BedEngine]:
-    """Give an engine that a test may restart and configure as it likes; test runs side by side get
-    different ones.
+    """Give an engine that a test may restart and configure freely.
+
+    Test runs at the same time get different engines.
     """
     need(PROGRAMS)
     number = 2 + os.getpid() % 240

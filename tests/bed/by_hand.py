@@ -1,4 +1,4 @@
-"""Clusters that a developer runs by hand: each lives until its `down`; test runs leave it alone."""
+"""Clusters that a developer runs by hand: each lives until its `down`, unaffected by test runs."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from tests.bed.aws_moto import REGION
 from tests.bed.bed import BY_HAND
 from tests.bed.kubernetes import KubeBed
 
-# Those that `publish` puts where the hosts can pull them.
+# The images that a cluster's hosts can pull from its registry.
 IMAGES = ("trainyard-bed/base:1", "trainyard-bed/ray:1", "trainyard-bed/ray-gpu:1")
 
 
 def up(count: int, name: str) -> KubeBed:
-    """Start a cluster of that many hosts, in place of the one of that name."""
+    """Start a cluster of `count` hosts; it replaces a cluster of the same name."""
     home = BY_HAND / name
     _remove(name)
-    # While this file exists, no test run ends the engine.
+    # While this directory exists, no test run ends the engine.
     home.mkdir(parents=True, mode=0o700)
     bed.start(kept=False)
     return kubernetes.start(bed.SHARED, home, count=count, owner=hosts.by_hand(name))
 
 
 def down(name: str) -> None:
-    """Remove it, and the engine if it has no other users."""
+    """Remove a cluster, and end the engine if it has no other users."""
     _remove(name)
     bed.leave()
 
 
 def ec2_shell() -> None:
-    """Open a shell whose AWS is the bed's; what is made there goes with it."""
+    """Open a shell whose AWS is the bed's; the cloud and its contents end with the shell."""
     with (
         tempfile.TemporaryDirectory() as home,
         bed.shared_engine() as engine,

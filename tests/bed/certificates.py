@@ -1,4 +1,4 @@
-"""A certificate authority for a cluster of the bed, and what it signs."""
+"""A certificate authority for a cluster of the bed, and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -29,25 +29,26 @@ _SIGNS = x509.KeyUsage(
 
 @dataclass(frozen=True)
 class Authority:
-    """A CA; `certificate` and the pairs that it signs are PEM."""
+    """A CA; its `certificate`, and the certificates and keys that it returns, are PEM."""
 
     key: ec.EllipticCurvePrivateKey
     signed: x509.Certificate
 
     @property
     def certificate(self) -> bytes:
-        """Return what clients and servers trust."""
+        """Return the CA's certificate, which clients and servers trust."""
         return self.signed.public_bytes(serialization.Encoding.PEM)
 
     def write(self, directory: Path) -> None:
-        """Write ca.crt and ca.key: the controller manager signs with them."""
+        """Write ca.crt and ca.key, with which the controller manager signs."""
         _write(directory, "ca", self.certificate, private(self.key))
 
     def sign(
         self, user: str, *, group: str | None = None, names: Sequence[str] = ()
     ) -> tuple[bytes, bytes]:
-        """Return certificate and key for a client of that name and group, which may also serve
-        under `names`.
+        """Return (certificate, key) for a client of this name and group.
+
+        The certificate is valid for a server at `names`, too.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
@@ -58,7 +59,7 @@ class Authority:
         issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = _builder(x509.Name(parts), self.signed.subject, key.public_key())
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        # Python 3.13 refuses certificates that do not say whose they are.
+        # Python 3.13 rejects certificates without an authority key identifier.
         builder = builder.add_extension(issued_by, critical=False)
 
         if names:
@@ -83,7 +84,7 @@ class Authority:
 
 
 def new_authority() -> Authority:
-    """Make a CA."""
+    """Make a CA with a new key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "trainyard-bed")])
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -94,8 +95,9 @@ def new_authority() -> Authority:
 
 
 def private(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a private key as PEM, in the form that the API server reads keys of service accounts
-    in.
+    """Return a private key as PEM, in the format that the API server requires.
+
+    The API server reads keys of service accounts in this format.
     """
     return key.private_bytes(
         serialization.Encoding.PEM,

@@ -1,6 +1,4 @@
-"""The bed's own Helm chart of the KubeRay operator: as a directory, and as a repository on this
-machine.
-"""
+"""The bed's own Helm chart of the KubeRay operator: as a directory, and as a Helm repository."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ NAME = "kuberay-operator"
 
 
 def write(directory: Path) -> None:
-    """Write the chart there, with the CRDs of the operator's own module, which are too large to be
-    kept here.
+    """Write the chart to a directory, with the CRDs that the operator's Go module contains.
+
+    The CRDs are too large to be kept in this repository.
     """
     shutil.copytree(HERE / "chart" / NAME, directory, dirs_exist_ok=True)
     shutil.copytree(programs.kuberay_crds(), directory / "crds", dirs_exist_ok=True)
@@ -30,9 +29,7 @@ def write(directory: Path) -> None:
 
 @contextmanager
 def repository(directory: Path, environ: Mapping[str, str]) -> Iterator[str]:
-    """Serve the chart packaged and with an index, as any web server would; give the repository's
-    URL.
-    """
+    """Serve the packaged chart and its index on this machine; give the repository's URL."""
     with tempfile.TemporaryDirectory() as served:
         quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
         server = ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=served))

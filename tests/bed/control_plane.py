@@ -1,5 +1,6 @@
-"""The control plane of a cluster of the bed: etcd, API server, controllers and scheduler on its
-first host.
+"""The control plane of a bed's cluster, on its first host.
+
+It consists of etcd, the API server, the controller manager and the scheduler.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SERVICES = "10.96.0.0/16"
 API_SERVICE = "10.96.0.1"
 DNS_SERVICE = "10.96.0.10"
 DOMAIN = "cluster.local"
-# Where a host sees its directory of files.
+# The path at which a host mounts its directory of files.
 BED = "/etc/bed"
 API_NAMES = (
     "localhost",
@@ -36,7 +37,7 @@ API_NAMES = (
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """The host of the API server, and who signs the certificates of its cluster."""
+    """The host of the API server, and the CA of its cluster."""
 
     host: Host
     authority: Authority
@@ -46,7 +47,7 @@ class ControlPlane:
         return f"https://{self.host.ip}:{PORT}"
 
     def kubeconfig(self, user: str, *, group: str | None = None) -> str:
-        """Return a kubeconfig with a certificate for a user of that name and group."""
+        """Return a kubeconfig with a certificate for a user of this name and group."""
         certificate, key = self.authority.sign(user, group=group)
         return kubeconfig(
             self.url,
@@ -55,7 +56,7 @@ class ControlPlane:
         )
 
     def write_files(self) -> None:
-        """Write what its programs read."""
+        """Write the keys, certificates and kubeconfig that the control plane's programs read."""
         files, authority = self.host.files, self.authority
         authority.write(files)
         names = [*API_NAMES, API_SERVICE, "127.0.0.1", self.host.ip]
@@ -68,17 +69,17 @@ class ControlPlane:
         secret(files / "admin.kubeconfig", self.kubeconfig("admin", group="system:masters"))
 
     def start(self) -> None:
-        """Start all of it; the API server answers when this returns."""
+        """Start the control plane's programs, and wait until the API server is ready."""
         self.host.start("etcd", *_etcd())
         self.host.start("kube-apiserver", *_api_server(self.host.ip))
         self.wait(up=True)
         config = f"--kubeconfig={BED}/admin.kubeconfig"
-        # With one of each there is no election; a leader that could not renew its lease would exit.
+        # Each runs once, so no election is needed; a leader that cannot renew its lease would exit.
         self.host.start("kube-controller-manager", "kube-controller-manager", config, *CONTROLLERS)
         self.host.start("kube-scheduler", "kube-scheduler", config, "--leader-elect=false")
 
     def wait(self, *, up: bool, seconds: float = 60.0) -> None:
-        """Wait until the API server answers that it is ready, or does not answer."""
+        """Wait until the API server says that it is ready (or no longer says so: not `up`)."""
         give_up = time.monotonic() + seconds
         while self._ready() is not up:
             if time.monotonic() > give_up:
@@ -103,7 +104,7 @@ def new_control_plane(host: Host) -> ControlPlane:
 def kubeconfig(
     url: str, certificate: bytes, user: dict[str, str], *, namespace: str = "default"
 ) -> str:
-    """Return a kubeconfig with one context; JSON is YAML."""
+    """Return a kubeconfig with one context, as JSON, which is valid YAML."""
     cluster = {"server": url, "certificate-authority-data": _base64(certificate)}
     context = {"cluster": "bed", "user": "bed", "namespace": namespace}
     return json.dumps(
@@ -141,7 +142,7 @@ def _etcd() -> list[str]:
             "--advertise-client-urls",
             here,
         ),
-        # The data need not outlive the machine.
+        # The data need not survive a crash of the machine.
         *("--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"),
     ]
 
@@ -153,8 +154,8 @@ def _api_server(ip: str) -> list[str]:
         f"--secure-port={PORT}",
         "--etcd-servers=http://127.0.0.1:2379",
         "--authorization-mode=Node,RBAC",
-        # Beside those that are on by default: ResourceQuota, LimitRanger, PodSecurity,
-        # DefaultStorageClass and more.
+        # In addition to the plugins that are on by default: ResourceQuota, LimitRanger,
+        # PodSecurity, DefaultStorageClass and more.
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
         f"--service-cluster-ip-range={SERVICES}",

@@ -1,8 +1,7 @@
-"""A cloud: the AWS API by moto, and instances that are containers with a real sshd; faults on
-request.
+"""A cloud: the AWS API by moto, and instances that are containers with a real sshd.
 
-See dockerfiles/ec2-instance/README.md for what is real and what is not. Several clouds may be used
-at a time, each with a network of its own: no packet leaves it.
+Tests can request faults. dockerfiles/ec2-instance/README.md says which parts are real. Several
+clouds can run at a time, each with its own network, which no packet leaves.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Cloud:
-    """A running cloud; `home` is a user's, with nothing of Ray's or AWS's in it."""
+    """A running cloud; `home` is its user's home, without files of Ray or AWS at first."""
 
     engine: BedEngine
     home: Path
@@ -51,25 +50,24 @@ class Cloud:
 
     @property
     def address(self) -> str:
-        """Return this machine's address in the cloud."""
+        """Return this machine's address in the cloud's network."""
         return f"10.{200 + self.number}.0.1"
 
     @property
     def network(self) -> str:
-        """Return the default VPC's addresses; the last three quarters of them are in no subnet
-        yet.
-        """
+        """Return the default VPC's network; the last three quarters of it are in no subnet yet."""
         return f"10.{200 + self.number}.0.0/16"
 
     @property
     def url(self) -> str:
-        """Return the URL of the AWS API, for this machine; instances have it at 169.254.169.254."""
+        """Return the URL of the AWS API on this machine; instances reach it at 169.254.169.254."""
         return f"http://{self.address}:{self.port}"
 
     @property
     def registry(self) -> str:
-        """Return the address of the registry that `publish` fills, the same for instances and for
-        this machine.
+        """Return the address of the registry that `publish` fills.
+
+        Instances and this machine use the same address.
         """
         return f"10.{200 + self.number}.0.3:5000"
 
@@ -78,16 +76,17 @@ class Cloud:
         return self.home / "cloud"
 
     def environ(self) -> dict[str, str]:
-        """Return what a user of this cloud has; `run` also takes away what the caller has of Ray's
-        and AWS's.
+        """Return the environment variables of a user of this cloud.
+
+        `run` also removes the caller's own variables of Ray and AWS.
         """
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "bed",
             "AWS_SECRET_ACCESS_KEY": "bed",
             "AWS_DEFAULT_REGION": REGION,
-            # Without credentials boto3 would ask the metadata service of this machine, which may be
-            # an instance.
+            # Without credentials, boto3 would ask the metadata service of this machine: the machine
+            # may be a real instance.
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_CONFIG_FILE": str(self.home / ".aws" / "config"),
             "AWS_SHARED_CREDENTIALS_FILE": str(self.home / ".aws" / "credentials"),
@@ -101,7 +100,7 @@ class Cloud:
     def run(
         self, *command: str, check: bool = True, seconds: float = 300.0, **environ: str
     ) -> Done:
-        """Run a command as a user of this cloud, with these variables, too."""
+        """Run a command as a user of this cloud; `environ` adds variables."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -125,11 +124,11 @@ class Cloud:
         return done
 
     def client(self, service: str, region: str = REGION) -> Any:
-        """Return a client of boto3 that no fault meets."""
+        """Return a boto3 client whose requests meet no fault and are not logged."""
         return self._client(service, region, aws_api.OWNER)
 
     def user_client(self, service: str, region: str = REGION) -> Any:
-        """Return a client of boto3 for the same user as `run`."""
+        """Return a boto3 client for the same user as `run`."""
         return self._client(service, region, "bed")
 
     def _client(self, service: str, region: str, key: str) -> Any:
@@ -141,8 +140,9 @@ class Cloud:
         return self.client("ec2")
 
     def subnets(self) -> dict[str, str]:
-        """Return the default VPC's subnets by zone: all route to the internet, and give public
-        addresses.
+        """Return {zone: subnet} of the default VPC.
+
+        All of its subnets route to the internet and assign public addresses.
         """
         return {
             subnet["AvailabilityZone"]: subnet["SubnetId"]
@@ -150,8 +150,9 @@ class Cloud:
         }
 
     def instances(self, *states: str, region: str = REGION, **tags: str) -> list[InstanceTypeDef]:
-        """Return the instances with these tags (underscores are hyphens), by default all that are
-        not terminated.
+        """Return the instances with these tags, by default all but the terminated ones.
+
+        Underscores in the names of tags are sent as hyphens.
         """
         ours = {name.replace("_", "-"): value for name, value in tags.items()}
         pages = self.client("ec2", region).get_paginator("describe_instances").paginate()
@@ -175,18 +176,18 @@ class Cloud:
         ]
 
     def container(self, instance: InstanceTypeDef) -> Instance:
-        """Return what to run commands with on an instance."""
+        """Return a handle that runs commands on an instance."""
         name = instance["InstanceId"]
         return Instance(
             name, self.player.container(name), instance["PrivateIpAddress"], self.engine
         )
 
     def head(self, **tags: str) -> Instance:
-        """Return the head's container, of the cluster with these tags."""
+        """Return a handle of the head of the cluster with these tags."""
         return self.container(self.instances("running", ray_node_type="head", **tags)[0])
 
     def publish(self, *names: str) -> None:
-        """Push images of the engine to `registry`, which is started if it does not run yet."""
+        """Push images of the engine to `registry`; start the registry if it does not run yet."""
         local = f"{self.engine.bridge_ip}:{self._registry_port}"
         publishing.publish(self.engine, local, *names, owner=hosts.this_process())
         at = ("--ip", self.registry.partition(":")[0])
@@ -195,40 +196,43 @@ class Cloud:
         )
 
     def fail(self, fault: Fault) -> None:
-        """Have requests that fit fail from now on."""
+        """Apply a fault to matching requests from now on."""
         self._faults.append(replace(fault, number=time.monotonic_ns()))
         self._control()
 
     def heal(self) -> None:
-        """Have no request and no new instance fail any more."""
+        """Remove all faults of requests and of new instances."""
         self._faults.clear()
         self.player.planned.clear()
         self._control()
 
     def quota(self, code: str, value: float) -> None:
-        """Set a quota of EC2 as Service Quotas tells it; no launch is refused for it (`fail` does
-        that).
+        """Set a quota of EC2 as Service Quotas reports it; launches beyond it still succeed.
+
+        To reject a launch, use `fail`.
         """
         self._quotas[code] = value
         self._control()
 
     def break_next(self, script: str, *, times: int = 1, **tags: str) -> None:
-        """Let the next instances with these tags boot with a fault (tests/bed/instances.py names
-        the usual ones).
+        """Let the next `times` instances with these tags run `script` as they boot, a fault.
+
+        tests/bed/instances.py names the usual faults.
         """
         ours = {name.replace("_", "-"): value for name, value in tags.items()}
         known = frozenset(instance["InstanceId"] for instance in self.instances())
         self.player.planned.append(Planned(script, ours, times, known))
 
     def requests(self, action: str = "") -> list[dict[str, Any]]:
-        """Return the requests so far: time, status, action such as ec2:RunInstances, parameters,
-        caller.
+        """Return the requests so far: time, status, action, parameters, caller.
+
+        `action`, such as ec2:RunInstances, selects those of one action.
         """
         lines = (self.files / "requests.jsonl").read_text().splitlines()
         return [one for one in map(json.loads, lines) if action in ("", one["action"])]
 
     def logs(self) -> str:
-        """Return what the API and every instance wrote, for a test that failed."""
+        """Return the logs of the API and of every running instance, for a failed test."""
         parts = ["\n".join(self.player.errors), (self.files / "server.log").read_text()[-4000:]]
         script = (
             "tail -n 60 /tmp/ray/session_latest/logs/monitor.* /var/log/sshd.log "
@@ -242,13 +246,11 @@ class Cloud:
         return "\n".join(parts)
 
     def left(self) -> set[str]:
-        """Return what is in the account that was not when it was given, such as "security-group
-        sg-1 (name)".
-        """
+        """Return the objects created in the account, such as "security-group sg-1 (name)"."""
         return self.objects() - self._baseline
 
     def objects(self) -> set[str]:
-        """Return all that costs money or grants something, in the region."""
+        """Return all objects in the region that cost money or grant rights."""
         return aws_account.objects(self.ec2, self.client("iam"))
 
     def _control(self) -> None:
@@ -265,8 +267,9 @@ class Cloud:
 
 @contextmanager
 def cloud(engine: BedEngine, home: Path) -> Iterator[Cloud]:
-    """Give a cloud with nothing in it but a default VPC, AMIs, and Ray's role; what is made there
-    goes with it.
+    """Give a cloud with only a default VPC, AMIs, and Ray's role.
+
+    The cloud and all that was created in it are removed at the end.
     """
     need(("rsync", "ssh"))
     images.ensure_ec2(engine)
@@ -295,7 +298,7 @@ def cloud(engine: BedEngine, home: Path) -> Iterator[Cloud]:
 
 
 class _Account(Cloud):
-    """The AWS API on loopback, and nothing behind it."""
+    """An AWS API on loopback, without containers for its instances."""
 
     @property
     def address(self) -> str:
@@ -308,7 +311,7 @@ class _Account(Cloud):
 
 @contextmanager
 def account(home: Path) -> Iterator[Cloud]:
-    """Give the AWS API without any machines: for what is asked before there are any."""
+    """Give the AWS API without any machines, for tests of steps before a launch."""
     made = _Account(BedEngine("none", home, 0), home, 0, free_port())
     for directory in (made.files, home / "tmp"):
         directory.mkdir(parents=True, exist_ok=True)
@@ -351,8 +354,9 @@ def _api(made: Cloud) -> AbstractContextManager[None]:
 
 
 def _remove(made: Cloud) -> None:
-    """Remove the containers and networks of this number, also those of a test run that was
-    killed.
+    """Remove the containers and networks of this cloud's number.
+
+    A killed test run may have left some under the same number.
     """
     found = made.engine.docker("ps", "-aq", "--filter", f"name=^{made.name}-").stdout.split()
     registry = publishing.container_of(f"{made.engine.bridge_ip}:{made._registry_port}")

@@ -1,5 +1,6 @@
-"""A Docker engine of our own: its own socket, data, bridge and daemon.json, beside whatever the
-machine runs.
+"""A Docker engine of the bed, separate from the engine of the machine.
+
+It has a socket, data directory, bridge and daemon.json of its own.
 """
 
 from __future__ import annotations
@@ -21,18 +22,17 @@ from tests.bed.places import RUN, locked, run
 from trainyard.seams.docker.images import IMAGE_LABEL
 
 Done = subprocess.CompletedProcess[str]
-# Images and layers that are not used again within two days of work.
+# The age from which unused images and build layers are removed: two days of work.
 OLD = "until=48h"
 
 
 @dataclass(frozen=True)
 class BedEngine:
-    """A dockerd that we start and end; `subnet` is the third number of its bridge's addresses,
-    172.30.N.0/24.
+    """A dockerd that the tests start and end; its bridge has the addresses 172.30.`subnet`.0/24.
 
-    Only one engine may write packet filters: a second one would take away those that keep the first
-    one's networks apart. Without them ports are published by Docker's proxy alone, and containers
-    do not reach the outside.
+    Only one engine may write packet filters (`filters`): a second engine would remove the filters
+    that isolate the first engine's networks. Without filters, only Docker's proxy publishes ports,
+    and containers do not reach the outside.
     """
 
     name: str
@@ -42,27 +42,27 @@ class BedEngine:
 
     @property
     def directory(self) -> Path:
-        """Return the directory of its socket and pid file."""
+        """Return the directory of the engine's socket and pid file."""
         return RUN / self.name
 
     @property
     def address(self) -> str:
-        """Return what DOCKER_HOST is for this engine."""
+        """Return the value of DOCKER_HOST for this engine."""
         return f"unix://{self.directory}/docker.sock"
 
     @property
     def bridge_ip(self) -> str:
-        """Return this machine's address on the engine's bridge: not loopback, and free."""
+        """Return this machine's address on the engine's bridge, which is not a loopback address."""
         return f"172.30.{self.subnet}.1"
 
     @property
     def config(self) -> Path:
-        """Return its daemon.json; dockerd wants a file that it is told of to exist."""
+        """Return the path of daemon.json: dockerd fails if its configured file does not exist."""
         return self.data / "daemon.json"
 
     @property
     def pid(self) -> int | None:
-        """Return the pid of the running dockerd."""
+        """Return the pid of the running dockerd, None if it does not run."""
         try:
             pid = int((self.directory / "docker.pid").read_text())
             return pid if str(self.directory) in " ".join(psutil.Process(pid).cmdline()) else None
@@ -70,8 +70,9 @@ class BedEngine:
             return None
 
     def environ(self) -> dict[str, str]:
-        """Return what makes `docker`, and Trainyard, talk to this engine, with compose and
-        buildx.
+        """Return the variables that make `docker` and Trainyard use this engine.
+
+        The plugins compose and buildx are included.
         """
         home = self.data / "docker-config"
         home.mkdir(parents=True, exist_ok=True)
@@ -99,7 +100,7 @@ class BedEngine:
         return done
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the engine, and wait until it answers; do nothing if it runs already."""
         if self.pid is not None:
             return
 
@@ -141,11 +142,11 @@ class BedEngine:
         if self.filters:
             _keep_services_inside()
 
-        # Popen would warn that its child still runs, which is what is wanted here.
+        # Popen would warn that its child still runs, which is the intent here.
         process.returncode = 0
 
     def stop(self) -> None:
-        """End it as an operator would; its containers end with it."""
+        """End the engine as an operator would; its containers end with it."""
         pid = self.pid
         if pid is None:
             return
@@ -157,8 +158,9 @@ class BedEngine:
             time.sleep(0.1)
 
     def withdraw(self) -> None:
-        """Take away what it leaves on the machine once it has ended, but for its data: mounts and
-        its bridge.
+        """Remove the mounts and the bridge that an ended engine leaves on the machine.
+
+        The engine's data stay.
         """
         ours = (f"{self.directory}/", f"{self.data}/")
         mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
@@ -168,13 +170,13 @@ class BedEngine:
             run(["ip", "link", "delete", self._bridge])
 
     def restart(self) -> None:
-        """Stop and start it, as `systemctl restart docker` would."""
+        """Restart the engine, as `systemctl restart docker` would."""
         self.stop()
         self.start()
 
     @contextmanager
     def trusting(self, registry: str) -> Iterator[None]:
-        """Have it use a registry without TLS, as its administrator would: without a restart."""
+        """Let the engine use a registry without TLS; it reloads daemon.json without a restart."""
         self._trust(lambda those: [*those, registry])
         try:
             yield
@@ -193,8 +195,9 @@ class BedEngine:
                 self.docker(*remove, *found, check=False)
 
     def prune(self) -> None:
-        """Remove what tests built days ago, and nothing else uses; newer images make the next run
-        quicker.
+        """Remove unused images and layers that are older than two days.
+
+        Newer ones stay, since they make the next test run faster.
         """
         for words in (
             ("image", "prune", "--all", "--filter", f"label={IMAGE_LABEL}"),
@@ -204,14 +207,14 @@ class BedEngine:
             self.docker(*words, "--force", "--filter", OLD, check=False)
 
     def load(self, *images: str, source: BedEngine) -> None:
-        """Bring images of another engine here."""
+        """Copy images from another engine to this one."""
         archive = self.data / "images.tar"
         source.docker("save", "-o", str(archive), *images)
         self.docker("load", "-i", str(archive))
         archive.unlink()
 
     def remove(self) -> None:
-        """Stop it and remove its data and its bridge; for engines that live as long as a test."""
+        """Stop the engine and remove its data and bridge; for an engine of a single test."""
         if self.pid is not None:
             self.clear()
         self.stop()
@@ -234,13 +237,14 @@ class BedEngine:
 
     @property
     def _bridge(self) -> str:
-        # The kernel allows 15 characters.
+        # The kernel allows at most 15 characters.
         return f"ty-{self.name}"[:15]
 
 
 def _keep_services_inside() -> None:
-    """Refuse packets to services of a Kubernetes whose host has no rules for them yet: they would
-    leave here.
+    """Reject packets to Kubernetes services that leave a host.
+
+    A host without rules for its services yet would send such packets out of this machine.
     """
     for services in ("10.96.0.0/16", "10.152.183.0/24"):
         rule = ["DOCKER-USER", "-d", services, "-j", "REJECT"]
@@ -249,10 +253,11 @@ def _keep_services_inside() -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Say whether a process runs: an engine that another process of the tests started is its zombie
-    once it ended.
+    """Say whether a process runs; a zombie counts as ended once only one thread is left.
 
-    It is one as soon as its first thread has ended; the others still hold its files.
+    An engine that another process of the tests started becomes that process's zombie when it ends.
+    The engine is a zombie as soon as its first thread has ended, while its other threads still hold
+    its files.
     """
     try:
         is_zombie = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

@@ -1,6 +1,4 @@
-"""A container that plays a remote Docker host: a real sshd, and a Docker engine of its own
-inside.
-"""
+"""A container that plays a remote Docker host: a real sshd, and a Docker engine inside."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from tests.bed import images
 from tests.bed.engine import BedEngine, Done
 from tests.bed.places import run
 
-# `docker run --privileged` fails where the outer container lacks CAP_SYS_RESOURCE; this is what
-# works there too.
+# `docker run --privileged` fails where the outer container lacks CAP_SYS_RESOURCE; these options
+# work there, too.
 RIGHTS = (
     *("--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE"),
     *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"),
@@ -35,7 +33,7 @@ RIGHTS = (
 
 @dataclass(frozen=True)
 class DockerHost:
-    """A running host; `home` holds the SSH key and configuration of its user."""
+    """A running host; `home` holds its user's SSH key and configuration."""
 
     container: str
     ip: str
@@ -44,24 +42,25 @@ class DockerHost:
 
     @property
     def ssh(self) -> str:
-        """Return what `compose.docker` says."""
+        """Return the host's address as a value of `compose.docker`."""
         return f"ssh://root@{self.ip}"
 
     def environ(self) -> dict[str, str]:
-        """Return what lets us reach the host: a HOME with key and known host, and the plugins of
-        `docker`.
+        """Return the variables with which `docker` reaches the host.
+
+        HOME has the key and the known host; DOCKER_CONFIG has the plugins.
         """
         return {"HOME": str(self.home), "DOCKER_CONFIG": self.engine.environ()["DOCKER_CONFIG"]}
 
     def run(self, *command: str, check: bool = True) -> Done:
-        """Run a command on the host, not through SSH."""
+        """Run a command on the host without SSH."""
         return self.engine.docker("exec", self.container, *command, check=check)
 
     def docker(self, *arguments: str, check: bool = True) -> Done:
         return self.run("docker", *arguments, check=check)
 
     def load(self, *names: str) -> None:
-        """Bring images of the outer engine into the inner one."""
+        """Copy images of the outer engine into the host's engine."""
         saved = subprocess.Popen(
             ["docker", "save", *names],
             env={**os.environ, **self.engine.environ()},
@@ -82,13 +81,13 @@ class DockerHost:
 
 @contextmanager
 def docker_host(engine: BedEngine, home: Path) -> Iterator[DockerHost]:
-    """Give a host that can be reached by SSH, with a key that was made for it."""
+    """Give a host that can be reached by SSH, with a new key."""
     images.ensure_host(engine)
     name = f"trainyard-bed-host-{os.getpid()}"
     (home / ".ssh").mkdir(parents=True)
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh" / "id_ed25519")])
-    # A registry on the bed's bridge speaks plain HTTP; the host trusts it as registry.trust would
-    # have it.
+    # A registry on the bed's bridge speaks plain HTTP; the host trusts it as if registry.trust had
+    # been set.
     config = home / "daemon.json"
     config.write_text(json.dumps({"insecure-registries": ["172.30.0.0/16"]}))
     engine.docker("create", "--name", name, "--hostname", name, *RIGHTS, images.HOST)
@@ -119,8 +118,9 @@ def _wait(host: DockerHost) -> None:
 
 
 def _let_in(host: DockerHost) -> None:
-    """Put our key on the host, and its key into our known_hosts: nothing is trusted blindly, in
-    tests either.
+    """Add the tests' key to the host, and the host's key to known_hosts.
+
+    No host key is trusted without a check, in tests either.
     """
     key = (host.home / ".ssh" / "id_ed25519.pub").read_text().strip()
     host.run(

@@ -1,6 +1,4 @@
-"""Containers that play a user's machines: a real sshd, a user with sudo, and nothing running that
-was not asked for.
-"""
+"""Containers that play a user's machines: a real sshd, a user with sudo, no other services."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Host:
-    """A running host; `files` is its /etc/bed, a directory of this machine."""
+    """A running host; this machine's directory `files` is mounted on it at /etc/bed."""
 
     name: str
     container: str
@@ -40,18 +38,19 @@ class Host:
 
     @property
     def ssh(self) -> str:
-        """Return what `ssh` is told: its key and the host's are known where `environ` of the bed is
-        set.
+        """Return the destination for `ssh`.
+
+        The keys of user and host are known where the variables of `environ` are set.
         """
         return f"{USER}@{self.ip}"
 
     @property
     def files(self) -> Path:
-        """Return the directory that the host sees as /etc/bed."""
+        """Return the directory of this machine that the host mounts at /etc/bed."""
         return self.home / "hosts" / self.name
 
     def run(self, *command: str, check: bool = True, seconds: float = 300.0) -> Done:
-        """Run a command on the host as root, not through SSH."""
+        """Run a command on the host as root, without SSH."""
         return self.engine.docker("exec", self.container, *command, check=check, seconds=seconds)
 
     def shell(self, script: str, *, check: bool = True) -> Done:
@@ -64,24 +63,25 @@ class Host:
         self.run("/opt/bed/unit", "stop", daemon)
 
     def kill(self, daemon: str) -> None:
-        """End a daemon as a crash would."""
+        """Kill a daemon, as if it had crashed."""
         self.run("/opt/bed/unit", "kill", daemon)
 
     def power_off(self) -> None:
-        """Cut the power: memory is lost, and the host is out of reach from then on."""
+        """Cut the power: the memory is lost, and the host is unreachable until `power_on`."""
         self.run("/opt/bed/power", "off")
-        # A neighbour that asks for its address gets no answer for 3 s; one that knows it would wait
-        # for an answer without a limit.
+        # Without an ARP entry, a connection to the host fails after 3 s. With an entry, the
+        # connection would wait for an answer without a limit.
         run(["ip", "neigh", "flush", "to", self.ip])
 
     def power_on(self) -> None:
-        """Boot it after its power was cut, with the address that it had; its services start as on
-        any machine.
+        """Boot the host after its power was cut, with the same address.
+
+        Its services start as on any machine.
         """
         self.run("/opt/bed/power", "on")
 
     def log(self, daemon: str) -> str:
-        """Return the last of what a daemon wrote."""
+        """Return the last 40 lines of a daemon's log."""
         return self.run("tail", "-n", "40", f"/var/log/{daemon}.log", check=False).stdout
 
 
@@ -94,9 +94,7 @@ def bare_hosts(
     owner: str | None = None,
     image: str = images.KUBE_HOST,
 ) -> Iterator[list[Host]]:
-    """Give hosts that can be reached by SSH as an unprivileged user with sudo, and have nothing
-    running.
-    """
+    """Give hosts that an unprivileged user with sudo reaches by SSH, with no services running."""
     made = start(engine, home, count=count, owner=owner, image=image)
     try:
         yield made
@@ -112,8 +110,9 @@ def start(
     owner: str | None = None,
     image: str = images.KUBE_HOST,
 ) -> list[Host]:
-    """Start hosts host-1 to host-N that live until they are removed; `home` gets the key and the
-    known hosts.
+    """Start hosts host-1 to host-N, which live until they are removed.
+
+    The SSH key and the known hosts are written to `home`.
     """
     images.ensure_host_image(engine, image)
     unpacked = layers.ensure(engine)
@@ -139,20 +138,20 @@ def start(
 
 
 def each(act: Callable[[One], Result], things: Iterable[One]) -> list[Result]:
-    """Do it with all of them at the same time."""
+    """Call `act` with all of the things at the same time; return the results in order."""
     todo = list(things)
     with ThreadPoolExecutor(max(len(todo), 1)) as pool:
         return list(pool.map(act, todo))
 
 
 def remove(engine: BedEngine, containers: Sequence[str]) -> None:
-    """Remove hosts with all that is on them."""
+    """Remove hosts with all of their data."""
     if containers:
         engine.docker("rm", "-f", "-v", *containers, check=False)
 
 
 def remove_leftovers(engine: BedEngine) -> None:
-    """Remove the hosts of test runs that were killed."""
+    """Remove the hosts that killed test runs left."""
     owned = [line.split() for line in _listed(engine, '{{.ID}} {{.Label "' + LABEL + '"}}')]
     remove(engine, [one[0] for one in owned if not _alive(one[1])])
 
@@ -163,23 +162,23 @@ def remove_owned(engine: BedEngine, owner: str) -> None:
 
 
 def environ(home: Path) -> dict[str, str]:
-    """Return what makes `ssh` use the key and the known hosts of the bed.
+    """Return the variables that make `ssh` use the bed's key and known hosts.
 
-    OpenSSH ignores $HOME and reads the home that passwd names, so an `ssh` that says where to look
-    is first on PATH.
+    OpenSSH ignores $HOME and reads the home that passwd names. An `ssh` with explicit paths is
+    therefore first on PATH.
     """
     return {"HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
 
 
 def this_process() -> str:
-    """Return what this test run owns its hosts as."""
+    """Return the label that marks this test run as the owner of its hosts."""
     own = processes.identify(os.getpid())
     assert own is not None
     return f"{own.pid}:{own.started}"
 
 
 def by_hand(name: str) -> str:
-    """Return the owner of hosts that a developer starts by hand."""
+    """Return the owner label of hosts that a developer starts by hand."""
     return f"{BY_HAND}{name}"
 
 
@@ -201,7 +200,7 @@ def _start_one(
             "--label",
             f"{LABEL}={owner}",
         ),
-        # Programs are run from these.
+        # Programs run from these directories.
         *("--tmpfs", "/run:exec,mode=755", "--tmpfs", "/tmp:exec,mode=1777"),
         *(
             "--volume",
@@ -230,9 +229,9 @@ def _start_one(
 
 
 def _allow_watches() -> None:
-    """Let the containers of this machine watch more files: the kernel's 128 instances do for some
-    ten hosts only.
+    """Raise the kernel's limit of inotify instances, which all containers share.
 
+    The default of 128 is enough for about ten hosts.
     https://kind.sigs.k8s.io/docs/user/known-issues/#pod-errors-due-to-too-many-open-files
     """
     limit = Path("/proc/sys/fs/inotify/max_user_instances")
@@ -249,8 +248,9 @@ def _make_key(home: Path) -> None:
 
 
 def _write_ssh(home: Path, made: list[Host]) -> None:
-    """Write down the hosts' keys, asked for not by SSH: nothing is trusted blindly, in tests
-    either.
+    """Write known_hosts, and an `ssh` and `scp` that use it and the bed's key.
+
+    The hosts' keys are read without SSH: no host key is trusted without a check, in tests either.
     """
     keys = each(
         lambda host: host.run("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split(), made
@@ -268,7 +268,7 @@ def _write_ssh(home: Path, made: list[Host]) -> None:
 
 
 def _alive(owner: str) -> bool:
-    """Say whether the test run that started a host still runs; False for one started by hand."""
+    """Say whether the owner of a host still exists: a running test run, or a developer (always)."""
     if owner.startswith(BY_HAND):
         return True
     pid, _, started = owner.partition(":")

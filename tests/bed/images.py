@@ -1,4 +1,4 @@
-"""The images of the bed: a Debian that was bootstrapped here, and what is built on it."""
+"""The images of the bed: a Debian that mmdebstrap builds here, and images that derive from it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ RAY_AWS = "trainyard-bed/ray-aws:1"
 EC2_INSTANCE = "trainyard-bed/ec2-instance:1"
 TORCH = "trainyard-bed/torch:1"
 ADO = "trainyard-bed/ado:1"
-# IMAGE: its one program. Hosts have them (layers.py): nothing of a cluster's own has to be pulled.
+# {image: its one program}. Hosts get these images from layers.py, so that a cluster need not pull
+# its own.
 ON_A_HOST = {
     "trainyard-bed/pause:1": programs.PAUSE,
     "trainyard-bed/coredns:1": programs.COREDNS_SERVER,
     f"trainyard-bed/kuberay-operator:v{programs.KUBERAY}": programs.KUBERAY_OPERATOR,
 }
 PACKAGES = "bash,ca-certificates,procps,python3,python3-venv,wget"
-# That of users, and not one of the bed's.
+# The directory of Trainyard's own image for users, which is not an image of the bed.
 TORCH_IMAGE = HERE.parents[1] / "images" / "torch"
 HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 def ensure_all(engine: BedEngine) -> None:
-    """Build whatever is missing or was changed: base 45 s, Ray 60 s, once."""
+    """Build the images that are missing or out of date: base 45 s, Ray 60 s, once."""
     _ensure_debian(engine, BASE, PACKAGES)
     _ensure(
         engine,
@@ -50,13 +51,13 @@ def ensure_all(engine: BedEngine) -> None:
 
 
 def ensure_host(engine: BedEngine) -> None:
-    """Build the image that plays a Docker host: sshd and an engine of its own, about 60 s, once."""
+    """Build the image that plays a Docker host, with sshd and an engine: about 60 s, once."""
     with locked("images"):
         _ensure(engine, HOST, {})
 
 
 def ensure_host_image(engine: BedEngine, name: str) -> None:
-    """Build one of the images that play a user's machine: a bare one, or one with snapd."""
+    """Build the image of a user's machine: MICROK8S_HOST with snapd, or KUBE_HOST, a bare one."""
     with locked("images"):
         _ensure_kube_host(engine)
         if name == MICROK8S_HOST:
@@ -91,19 +92,19 @@ def _ensure_microk8s_host(engine: BedEngine) -> None:
 
 
 def ensure_ray_root(engine: BedEngine) -> None:
-    """Tag Ray's image as one that can be built on."""
+    """Build Ray's image with root as its user, so that another image can be built on it."""
     with locked("images"):
         _ensure(engine, RAY_ROOT, {}, made_of=[_content(engine, RAY)])
 
 
 def ensure_ray_gpu(engine: BedEngine) -> None:
-    """Build the training image for GPUs that do not exist."""
+    """Build the training image that pretends to have GPUs."""
     with locked("images"):
         _ensure(engine, RAY_GPU, {}, made_of=[_content(engine, RAY)])
 
 
 def ensure_ec2(engine: BedEngine) -> None:
-    """Build the training image for EC2, and on it the one that plays an instance: 60 s, once."""
+    """Build the training image for EC2, and on it the image of an instance: 60 s, once."""
     with locked("images"):
         _ensure(
             engine,
@@ -123,8 +124,9 @@ def ensure_ec2(engine: BedEngine) -> None:
 
 
 def ensure_torch(engine: BedEngine) -> None:
-    """Build images/torch on the bed's base, with the torch of pip's index: 6.9 GB, ten minutes,
-    once.
+    """Build images/torch on the bed's base, with PyTorch from pip's index.
+
+    It takes 6.9 GB, and ten minutes once.
     """
     arguments = {"BASE": BASE, "RAY_VERSION": versions.RAY}
     with locked("images"):
@@ -132,19 +134,19 @@ def ensure_torch(engine: BedEngine) -> None:
 
 
 def ensure_ado(engine: BedEngine) -> None:
-    """Build an image that has ado, for nodes that reach no index: a minute, once."""
+    """Build an image that has ado, for nodes that reach no package index: a minute, once."""
     with locked("images"):
         _ensure(engine, ADO, {}, made_of=[_content(engine, RAY)])
 
 
 def ensure_debian(engine: BedEngine, name: str, packages: Sequence[str]) -> None:
-    """Bootstrap a Debian with these packages and what they need, and no others: 45 s, once."""
+    """Bootstrap a Debian with only these packages and their dependencies: 45 s, once."""
     with locked("images"):
         _ensure_debian(engine, name, ",".join(packages))
 
 
 def has_base() -> bool:
-    """Say whether the Debian of the bed was bootstrapped here."""
+    """Say whether the bed's Debian was bootstrapped on this machine before."""
     return _archive(PACKAGES).exists()
 
 
@@ -161,8 +163,8 @@ def _ensure_debian(engine: BedEngine, name: str, packages: str) -> None:
     archive = _archive(packages)
     if not archive.exists():
         part = archive.with_suffix(".part.tar")
-        # The CAs of this machine: where a proxy stands before the package registries, they are
-        # needed in every build.
+        # This machine's CAs: every build needs them where a proxy intercepts the connections to
+        # package registries.
         trust = f"copy-in {HOST_CA} /etc/ssl/certs/"
         run(
             [
@@ -198,10 +200,10 @@ def _ensure(
     made_of: Sequence[str] = (),
     seconds: float = 900,
 ) -> None:
-    """Build an image from dockerfiles/SOURCE, by default of its own name, unless it is there and
-    made of the same.
+    """Build an image from dockerfiles/`source` unless an up-to-date one exists.
 
-    `files` are put beside the Dockerfile.
+    `source` is by default the image's own name. `files` are copied next to the Dockerfile. The
+    image is out of date when the base, a file, an argument or a text of `made_of` has changed.
     """
     directory = HERE / "dockerfiles" / (source or name.partition("/")[2].partition(":")[0])
     arguments = arguments or {}

@@ -1,5 +1,6 @@
-"""The player: gives every running instance of the bed's AWS a container, and takes it away with the
-instance.
+"""The player: it runs a container for each running instance of the bed's AWS.
+
+It removes the container when the instance is terminated.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 PAUSE = 0.5
 GONE = ("shutting-down", "terminated")
 STOPPED = ("stopping", "stopped")
-# Faults of an instance: what its boot script does before sshd starts.
+# A fault of an instance: a line of shell that its boot script runs before sshd starts.
 NO_SSHD = "SSHD=no"
 
 
@@ -50,7 +51,7 @@ class Instance:
     engine: BedEngine
 
     def run(self, *command: str, check: bool = True, seconds: float = 300.0) -> Done:
-        """Run a command there as root, not through SSH."""
+        """Run a command on the instance as root, without SSH."""
         return self.engine.docker("exec", self.container, *command, check=check, seconds=seconds)
 
     def shell(self, script: str, *, check: bool = True) -> Done:
@@ -61,10 +62,10 @@ class Instance:
 
 
 class Player:
-    """A thread that asks which instances there are, and makes containers follow.
+    """A thread that polls the instances of the API, and makes containers follow their states.
 
-    One that cannot be played is terminated, as EC2 does where it cannot launch, and `errors` says
-    why.
+    An instance whose container cannot start is terminated, as EC2 does where it cannot launch one;
+    `errors` has the reason.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Player:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop, and remove every container."""
+        """Stop the thread, and remove every container."""
         self._end.set()
         self._thread.join()
         each(self._remove, self._up)
@@ -136,7 +137,7 @@ class Player:
             self._engine.docker("start", self.container(name))
             self._up[name] = True
         except Exception as error:
-            # Its key may be gone because it is: terminated while it was launched.
+            # The start may have failed because the instance was terminated meanwhile, with its key.
             if self._state(name) not in GONE:
                 self.errors.append(f"{name}: {error}")
                 self._ec2.terminate_instances(InstanceIds=[name])
@@ -180,7 +181,7 @@ class Player:
             )
 
     def _write(self, instance: InstanceTypeDef, files: Path, *, gpus: int) -> None:
-        """Write what the instance's boot reads."""
+        """Write the files that the instance's boot reads."""
         name = instance["InstanceId"]
         image = self._ec2.describe_images(ImageIds=[instance["ImageId"]])["Images"][0]
         has = image["Description"]
@@ -221,7 +222,7 @@ class Player:
         self._up.pop(name, None)
 
     def _end_by_itself(self, instance: InstanceTypeDef) -> None:
-        """Let EC2 know of an instance that was shut down from inside."""
+        """Report to EC2 an instance that was shut down from inside."""
         name = instance["InstanceId"]
         asked = self._ec2.describe_instance_attribute(
             InstanceId=name, Attribute="instanceInitiatedShutdownBehavior"

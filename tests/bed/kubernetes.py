@@ -1,5 +1,6 @@
-"""A Kubernetes cluster on hosts of the bed: real API server, kubelets, DNS and storage; faults on
-request.
+"""A Kubernetes cluster on hosts of the bed: real API server, kubelets, DNS and storage.
+
+Tests can request faults.
 """
 
 from __future__ import annotations
@@ -23,11 +24,9 @@ MANIFESTS = HERE / "manifests"
 
 @dataclass(frozen=True)
 class KubeBed:
-    """A running cluster; `home` holds what a user would have: kubeconfig, SSH key, known hosts,
-    Helm's files.
+    """A running cluster; `home` has a user's files: kubeconfig, SSH key, known hosts, Helm's.
 
-    `registry` is an address at which tests may publish a registry without TLS: every host trusts
-    it.
+    `registry` is an address at which tests may run a registry without TLS: every host trusts it.
     """
 
     home: Path
@@ -58,12 +57,13 @@ class KubeBed:
         )
 
     def apply(self, text: str) -> None:
-        """Apply manifests, as an administrator by hand would."""
+        """Apply manifests as the cluster's administrator."""
         self.kubectl("apply", "--server-side", "--validate=false", "-f", "-", given=text)
 
     def restricted(self, namespace: str) -> Path:
-        """Return a kubeconfig for that namespace, which is made if need be, and for nothing
-        else.
+        """Return a kubeconfig with rights in one namespace only.
+
+        The namespace is created if it is missing.
         """
         return access.restricted(self, namespace)
 
@@ -86,15 +86,16 @@ class KubeBed:
         return {pair[0] for pair in pairs if pair[1:] == ["True"]}
 
     def allocatable(self, host: Host, resource: str) -> str:
-        """Return how much of a resource pods may have on a host, "" if it has none such."""
+        """Return how much of a resource a host offers to pods; "" if it has no such resource."""
         escaped = resource.replace(".", "\\.")
         return self.kubectl(
             "get", "node", host.name, "-o", f"jsonpath={{.status.allocatable.{escaped}}}"
         ).stdout
 
     def fake_gpus(self, host: Host, count: int) -> None:
-        """Give a host GPUs that do not exist; a container learns of its own as from NVIDIA's device
-        plugin.
+        """Let a host offer GPUs that do not exist.
+
+        A container learns of its GPUs as from NVIDIA's device plugin.
         """
         host.stop("gpu-plugin")
         host.start("gpu-plugin", "gpu-plugin", f"--count={count}", f"--host={host.name}")
@@ -105,7 +106,7 @@ class KubeBed:
         )
 
     def no_gpus(self, host: Host) -> None:
-        """End the device plugin, as when a driver fails: the node stays, with no GPU to give."""
+        """End the device plugin, as when a driver fails: the node stays, but offers no GPU."""
         host.stop("gpu-plugin")
         wait(
             lambda: self.allocatable(host, GPU) in ("", "0"),
@@ -114,27 +115,26 @@ class KubeBed:
         )
 
     def stop_api(self) -> None:
-        """End the API server, and nothing else; told to stop, it would first wait for those who
-        watch.
-        """
+        """Kill the API server only; a regular stop would first wait for its open watches."""
         self.plane.host.kill("kube-apiserver")
         self.plane.wait(up=False)
 
     def start_api(self) -> None:
-        """Start it again; it answers when this returns."""
+        """Start the API server again, and wait until it is ready."""
         self.plane.host.start("kube-apiserver")
         self.plane.wait(up=True)
 
     def publish(self, *names: str) -> None:
-        """Push images of the engine to a registry at `registry`, which goes with this cluster.
+        """Push images of the engine to a registry at `registry`, which ends with this cluster.
 
-        All clusters share what it holds: a test that breaks a registry makes one of its own.
+        All clusters share the registry's data: a test that breaks a registry starts one of its own.
         """
         publishing.publish(self.engine, self.registry, *names, owner=self.owner)
 
     def trust_registry(self, address: str) -> None:
-        """Let every host pull from a registry without TLS, as its administrator would: for each
-        pull from now on.
+        """Let every host pull from a registry without TLS, as its administrator would.
+
+        The setting applies to each pull from now on.
         """
         each(lambda host: trust_registry(host, address), self.hosts)
 
@@ -146,9 +146,7 @@ GPU = "nvidia.com/gpu"
 def kube_bed(
     engine: BedEngine, home: Path, *, count: int = 3, owner: str | None = None
 ) -> Iterator[KubeBed]:
-    """Give a cluster of that many hosts; the first one has the control plane, and pods like the
-    others.
-    """
+    """Give a cluster of `count` hosts; the first runs the control plane and pods."""
     bed = start(engine, home, count=count, owner=owner)
     try:
         yield bed
@@ -187,7 +185,7 @@ def _start(engine: BedEngine, home: Path, machines: list[Host], owner: str) -> K
 
 
 def environ(engine: BedEngine, home: Path) -> dict[str, str]:
-    """Return what a user of the hosts has: ssh, the Docker engine, kubectl and helm."""
+    """Return the environment of a user: ssh, the Docker engine, kubectl and helm."""
     ssh = hosts.environ(home)
     return {**ssh, **engine.environ(), "PATH": f"{programs.commands()}:{ssh['PATH']}"}
 
@@ -202,7 +200,7 @@ def trust_registry(host: Host, address: str) -> None:
 def wait(
     holds: Callable[[], bool], what: str, *, seconds: float, logs: Callable[[], str] = str
 ) -> None:
-    """Wait for something that happens by itself; `logs` tells why it did not."""
+    """Wait until `holds` is true; after `seconds`, fail with the output of `logs`."""
     give_up = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > give_up:

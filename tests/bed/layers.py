@@ -1,6 +1,7 @@
-"""containerd's layers of the bed's images, made once for all hosts: 20 s of CPU, 1.5 GB each.
+"""The bed's images, unpacked by containerd once for all hosts.
 
-A pull of Ray's image asks the registry for it, and finds its layers unpacked.
+Each set of images takes 20 s of CPU and 1.5 GB. A host that pulls Ray's image asks the registry,
+and then finds the layers already unpacked.
 """
 
 from __future__ import annotations
@@ -16,16 +17,14 @@ from tests.bed.engine import BedEngine
 from tests.bed.host import RIGHTS
 from tests.bed.places import CACHE, locked
 
-# Where a host sees it: dockerfiles/kube-host/images links its content into the root of a
-# containerd.
+# The path at which hosts mount the layers. dockerfiles/kube-host/images links its content into the
+# root directory of containerd.
 ON_HOSTS = "/opt/bed/layers"
 IMAGES = (*images.ON_A_HOST, images.REGISTRY, images.RAY)
 
 
 def ensure(engine: BedEngine) -> Path:
-    """Return the directory, which is made if it is not there or of other images: about 20 s,
-    once.
-    """
+    """Return the directory of layers of the current images; make it if missing: about 20 s."""
     ids = engine.docker("image", "inspect", "--format", "{{.Id}}", *IMAGES).stdout
     made = CACHE / "unpacked" / hashlib.sha256(ids.encode()).hexdigest()[:12]
     with locked("layers"):
@@ -68,7 +67,7 @@ def _unpack(engine: BedEngine, directory: Path) -> None:
             f"{ON_HOSTS}/{archive.name}",
         )
     finally:
-        # Told to, containerd ends with its databases closed.
+        # A regular stop lets containerd close its databases.
         engine.docker("stop", name, check=False)
 
     archive.unlink()

@@ -1,7 +1,7 @@
-"""Bare hosts by the thousand, played by one SSH server in this process: each address of
-127.1.0.0/16 is one.
+"""Bare hosts by the thousand, played by one SSH server: each address of 127.1.0.0/16 is one.
 
-They let in who has the key, and answer what a bare host would; nothing can be changed on them.
+The server runs in this process. Hosts accept the holder of the key and answer as a bare host would;
+no command changes them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from tests.bed.hosts import USER
 
 IN_A_NETWORK = 250
 GIB = 2**30
-# More than wait at once to be accepted.
+# The backlog of the listener: more than the connections that wait at a time.
 WAITING = 1024
 
 
 @dataclass
 class ManyHosts:
-    """The server, and the home of a user who may log in; hosts are told apart by their address.
+    """The server, and the home of a user who may log in; a host is identified by its address.
 
-    Connections to `silent` hosts are taken and never answered; `hanging` hosts let in, and answer
-    no command. `changed` is what other hosts answer otherwise than a good one. `most` is how many
-    connections were open at one moment; `asked` counts commands.
+    The server accepts connections to `silent` hosts and never answers them. `hanging` hosts accept
+    a login and answer no command. `changed` has, by address, the facts in which a host differs from
+    a good one. `most` is the highest number of connections that were open at a time; `asked` counts
+    commands.
     """
 
     count: int
@@ -49,11 +50,11 @@ class ManyHosts:
     _held: list[socket.socket] = field(default_factory=list)
 
     def ssh(self) -> list[str]:
-        """Return how the hosts are named in a cluster file."""
+        """Return the hosts' SSH destinations, as a cluster file has them."""
         return [f"{USER}@{ip(number)}:{self.port}" for number in range(self.count)]
 
     def serve(self, listener: socket.socket) -> None:
-        """Answer until the listener is closed."""
+        """Serve until the listener is closed."""
         key, allowed = (
             Ed25519Key.from_private_key_file(str(self.home / ".ssh" / name))
             for name in ("host", "id_ed25519")
@@ -106,7 +107,8 @@ class _Host(ServerInterface):
         return True
 
     def _answer(self, channel: Channel, command: str) -> None:
-        # Until its input ends: what is sent before the request is granted comes too early.
+        # Read the input to its end: an answer before the client's request is granted comes too
+        # early.
         while channel.recv(1024):
             pass
 
@@ -131,7 +133,7 @@ def ip(number: int) -> str:
 
 
 def _facts(address: str, changed: Mapping[str, object]) -> str:
-    """Return what a bare host of this address answers to the product's one script."""
+    """Return a bare host's answer to the script with which Trainyard reads facts."""
     lines: dict[str, object] = {
         "clock": time.time(),
         "hostname": f"host-{address.replace('.', '-')}",
@@ -169,11 +171,12 @@ def many_hosts(
     hanging: Collection[str] = (),
     changed: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Iterator[ManyHosts]:
-    """Serve hosts; `home` gets the key that they let in, and their own in hashed lines, as Debian's
-    ssh writes them.
+    """Serve hosts; write the user's key and the known hosts to `home`.
+
+    The lines of known_hosts are hashed, as Debian's ssh writes them.
     """
     with socket.socket() as listener:
-        # Only by way of the loopback interface.
+        # Reachable through the loopback interface only.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
         listener.bind(("", 0))
         listener.listen(WAITING)
@@ -185,7 +188,7 @@ def many_hosts(
         try:
             yield made
         finally:
-            # Wakes the one who waits for a connection.
+            # Wakes the thread that waits for a connection.
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
             made.close()
@@ -202,7 +205,7 @@ def _write_keys(made: ManyHosts) -> None:
 
 
 def _write_key(file: Path) -> None:
-    """Write a key as ssh-keygen does, which a machine without OpenSSH lacks."""
+    """Write a key as ssh-keygen does: a machine without OpenSSH lacks that program."""
     key = Ed25519PrivateKey.generate()
     openssh = serialization.PrivateFormat.OpenSSH
     private = key.private_bytes(serialization.Encoding.PEM, openssh, serialization.NoEncryption())

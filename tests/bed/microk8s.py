@@ -1,5 +1,6 @@
-"""Bare machines on which `snap install microk8s` works: see dockerfiles/microk8s-host/README.md for
-what plays it.
+"""Bare machines on which `snap install microk8s` works.
+
+dockerfiles/microk8s-host/README.md describes the stand-in for snapd and MicroK8s.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.bed.hosts import Host
 from tests.bed.kubernetes import wait
 
 PROGRAM = "/snap/bin/microk8s"
-# CHANNEL: version and revision that it has here (dockerfiles/microk8s-host/standin/places.py).
+# {channel: (version, revision)} in the bed (dockerfiles/microk8s-host/standin/places.py).
 CHANNELS = {
     "1.33/stable": ("v1.33.5", "8512"),
     "1.34/stable": ("v1.34.2", "8596"),
@@ -27,7 +28,7 @@ CHANNELS = {
 
 @contextmanager
 def bare_hosts(engine: BedEngine, home: Path, *, count: int) -> Iterator[list[Host]]:
-    """Give hosts that have snapd and nothing else, and are reached by SSH as a user with sudo."""
+    """Give hosts with only snapd, which a user with sudo reaches by SSH."""
     with hosts.bare_hosts(engine, home, count=count, image=images.MICROK8S_HOST) as made:
         yield made
 
@@ -38,20 +39,20 @@ def run(host: Host, *words: str, check: bool = True) -> Done:
 
 
 def install(host: Host, *, channel: str = "1.34/stable") -> None:
-    """Install MicroK8s by hand, for a host that is to join another one: no addon is asked for."""
+    """Install MicroK8s by hand without addons, for a host that will join another one."""
     host.shell("printf 'version: 0.1.0\\naddons: []\\n' > /etc/microk8s.yaml")
     host.run("snap", "install", "microk8s", "--classic", f"--channel={channel}")
     host.run("rm", "/etc/microk8s.yaml")
 
 
 def join(host: Host, to: Host, *flags: str, check: bool = True) -> Done:
-    """Let a host join another one by hand, with a token of its own."""
+    """Join a host to another one by hand, with a new token."""
     token = json.loads(run(to, "add-node", "--format", "json").stdout)["token"]
     return run(host, "join", f"{to.ip}:25000/{token}", *flags, check=check)
 
 
 def ready(host: Host) -> set[str]:
-    """Return the names of the nodes that are Ready, as a control plane tells."""
+    """Return the names of the Ready nodes, as a host with a control plane reports them."""
     path = (
         "jsonpath={range .items[*]}{.metadata.name} "
         '{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
@@ -65,7 +66,7 @@ def wait_ready(host: Host, *names: str) -> None:
 
 
 def look_up(control: Host, node: str, name: str) -> str:
-    """Return the address of a name as a pod on a node knows it; DNS has a minute to answer."""
+    """Resolve a name in a pod on a node, and return its address; DNS has a minute to answer."""
     asks = f"""
 import socket, time
 for _ in range(60):
@@ -114,9 +115,9 @@ for _ in range(60):
 
 
 def give_gpus(host: Host, count: int, *, driver: bool = True) -> None:
-    """Let a host show so many GPUs as one with NVIDIA's hardware does, and with its driver.
+    """Let a host show `count` GPUs as NVIDIA's hardware does, with or without its driver.
 
-    That of /proc and /sys that says so is the machine's: it is covered.
+    Mounts hide the machine's own devices in /proc and /sys.
     """
     (host.files / "gpus").write_text(f"{count if driver else 0}\n")
     host.shell(f"""
@@ -135,9 +136,7 @@ done""")
 def download(
     directory: Path, channel: str = "1.34/stable", *, names: Sequence[str] = ("core22", "microk8s")
 ) -> list[Path]:
-    """Write what `snap download` would leave: of each snap the file, and its assertions beside
-    it.
-    """
+    """Write the files of `snap download`: each snap, and its assertions next to it."""
     channels = {
         "core22": ("20250730", "2045"),
         "snapd": ("2.72", "25577"),
@@ -154,9 +153,9 @@ def download(
 
 
 def write_snap(file: Path, *, name: str, version: str, revision: str) -> list[Path]:
-    """Write a snap that the bed's snapd can read, and its assertions beside it."""
+    """Write a snap that the bed's snapd can read, and its assertions next to it."""
     base = "base: core22\n" if name == "microk8s" else ""
-    # No two revisions are of the same size.
+    # The comment's length makes the size of each revision unique.
     content = f"hsqs\nname: {name}\nversion: '{version}'\n{base}#{'-' * int(revision)}\n".encode()
     file.write_bytes(content)
     digest = base64.urlsafe_b64encode(hashlib.sha3_384(content).digest()).decode()

@@ -1,5 +1,6 @@
-"""A real MLflow, in an environment of its own: half a gigabyte, installed once for all checkouts
-(10 s).
+"""A real MLflow in an environment of its own.
+
+It takes half a gigabyte, and is installed once for all checkouts (10 s).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _HOME = CACHE / "programs" / f"mlflow-{VERSION}-python{sys.version_info[0]}.{sys
 
 
 def python() -> Path:
-    """Return a Python that has MLflow."""
+    """Return the path of a Python that has MLflow; install it if it is missing."""
     found = _HOME / "bin" / "python"
     with locked("mlflow"):
         if not (_HOME / "installed").exists():
@@ -32,8 +33,9 @@ def python() -> Path:
 
 @contextmanager
 def server(home: Path) -> Iterator[tuple[str, Path]]:
-    """Give the address of a tracking server, once it has had time to start, and the SQLite file
-    that it writes.
+    """Give a tracking server's address, and the SQLite file that it writes.
+
+    The server may still be starting.
     """
     port, database = free_port(), home / "server.db"
     options = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
@@ -48,14 +50,14 @@ def server(home: Path) -> Iterator[tuple[str, Path]]:
     ]
 
     with (home / "server.log").open("wb") as log:
-        # Seven processes fewer, which would outlive it: they run jobs that no test asks for.
+        # Avoids seven processes that would outlive the server: they run jobs that no test requests.
         environ = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         process = psutil.Popen(command, cwd=home, stdout=log, stderr=log, env=environ)
 
     try:
         yield f"http://127.0.0.1:{port}", database
     finally:
-        # It takes its time to end what it started.
+        # A regular end of the server would wait for its child processes.
         for started in [*process.children(recursive=True), process]:
             started.kill()
         process.wait()

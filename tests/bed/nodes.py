@@ -1,6 +1,4 @@
-"""Nodes of a cluster of the bed: containerd, a pod network, the kubelet and kube-proxy on each
-host.
-"""
+"""Nodes of a bed's cluster: containerd, a pod network, kubelet and kube-proxy on each host."""
 
 from __future__ import annotations
 
@@ -15,15 +13,15 @@ EVICTION = 100 * 2**20
 
 
 def start(plane: ControlPlane, hosts: list[Host]) -> None:
-    """Make every host a node; each has the pods of 10.1.N.0/24."""
+    """Make every host a node; the pods of host N have the addresses 10.1.N.0/24."""
     each(lambda number: _start_one(plane, hosts, number), range(len(hosts)))
 
 
 def prepare(host: Host) -> None:
-    """Start containerd, with the images that a cluster itself needs."""
+    """Start containerd, with the images that the cluster itself needs."""
     host.run("/opt/bed/images", "/var/lib/containerd")
     host.start("containerd", "containerd")
-    # containerd answers also where its part for Kubernetes could not be started.
+    # containerd answers even if its Kubernetes plugin could not be started.
     loaded = "ctr plugins ls 2> /dev/null | grep -Eq 'io.containerd.grpc.v1 +cri .* ok'"
     if (
         host.shell(
@@ -112,16 +110,16 @@ def _kubelet() -> dict[str, object]:
         "failSwapOn": False,
         "oomScoreAdj": 0,
         "featureGates": {"KubeletInUserNamespace": True},
-        # A developer's disk may be fuller than a node's should be.
+        # A developer's disk may be fuller than a node's disk should be.
         "evictionHard": {
             "memory.available": str(EVICTION),
             "nodefs.available": "1%",
             "imagefs.available": "1%",
         },
         "imageGCHighThresholdPercent": 100,
-        # GPUs that come and go are seen soon; the default is 10 s.
+        # The default of 10 s would delay tests that add and remove GPUs.
         "nodeStatusUpdateFrequency": "2s",
-        # Unchanged facts are reported as seldom as elsewhere, not every 2 s.
+        # Reports of unchanged facts keep the default interval instead of 2 s.
         "nodeStatusReportFrequency": "5m",
     }
 
@@ -135,7 +133,7 @@ def _proxy(host: Host) -> dict[str, object]:
         "mode": "iptables",
         "hostnameOverride": host.name,
         "oomScoreAdj": 0,
-        # The kernel's own settings are not a container's to change.
+        # A container cannot change the kernel's own settings.
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,

@@ -1,6 +1,4 @@
-"""Stand-ins for NVIDIA's programs: what nvidia-smi prints, and the hook that dockerd looks for when
-it starts.
-"""
+"""Stand-in for NVIDIA's nvidia-smi."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ NO_DRIVER = (
 
 
 def driver(directory: Path, *, gpus: int) -> None:
-    """Put an nvidia-smi there that lists GPUs; with none it fails as the real one does without its
-    driver.
+    """Write an nvidia-smi to `directory` that lists `gpus` GPUs.
+
+    With none, it fails as the real program does without its driver.
     """
     lines = "\n".join(f"echo {index}" for index in range(gpus))
     _write(directory / "nvidia-smi", SMI.format(body=lines or NO_DRIVER))

@@ -1,4 +1,4 @@
-"""Where the bed keeps what it built, and what the machine must have."""
+"""The directories of the bed, and the requirements that the machine must meet."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 
 
 def all_must_run() -> bool:
-    """Return whether leaving a test out is a failure."""
+    """Return whether a skipped test counts as a failure."""
     return os.environ.get("TRAINYARD_TESTS") == "all"
 
 
 def may_mount(status: Path = Path("/proc/self/status")) -> bool:
-    """Return whether a process with this status may mount, and make networks: an ordinary container
-    may not.
+    """Return whether a process with this status may mount and create networks.
+
+    A process in an ordinary container may not.
     """
     if not status.exists():
         return False
@@ -37,7 +38,7 @@ def may_mount(status: Path = Path("/proc/self/status")) -> bool:
 
 
 def need(programs: Sequence[str]) -> None:
-    """Skip the test with what would bring a missing program, or fail where all tests must run."""
+    """Skip the test if a program or right is missing, or fail it where all tests must run."""
     missing = [program for program in programs if shutil.which(program) is None]
     if os.geteuid() != 0:
         missing.append("root (the bed runs a Docker engine of its own)")
@@ -53,7 +54,7 @@ def need(programs: Sequence[str]) -> None:
 def run(
     command: Sequence[str], *, seconds: float = 900.0, **options: object
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program of the bed; its output goes into the error if it fails."""
+    """Run a program of the bed; if it fails, raise an error that has its output."""
     done = subprocess.run(  # type: ignore[call-overload]
         list(command),
         capture_output=True,
@@ -73,9 +74,7 @@ def run(
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Do something that only one test run at a time may do; locks of the same name must not be
-    taken twice.
-    """
+    """Hold a lock that one test run at a time can have; taking it twice is a deadlock."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / name).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,6 +1,4 @@
-"""The `docker compose` and `docker buildx` commands: the machine's own, or built from their Go
-modules.
-"""
+"""The commands `docker compose` and `docker buildx`: the machine's, or built from Go modules."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from pathlib import Path
 from tests.bed import go_toolchain
 from tests.bed.places import CACHE, HERE, run
 
-# PLUGIN: (package, where the program keeps its version, version); go.mod beside this file pins the
-# same.
+# {plugin: (package, variable that holds the program's version, version)}. go/plugins/go.mod pins
+# the same versions.
 PLUGINS = {
     "docker-compose": (
         "github.com/docker/compose/v2/cmd",
@@ -32,7 +30,7 @@ INSTALLED = (
 
 
 def are_there() -> bool:
-    """Say whether both plugins are there, or on this machine."""
+    """Say whether both plugins are built or installed on this machine."""
     return all(
         any((folder / name).exists() for folder in (CACHE / "cli-plugins", *INSTALLED))
         for name in PLUGINS
@@ -40,8 +38,9 @@ def are_there() -> bool:
 
 
 def directory() -> Path:
-    """Return a directory with both plugins, building what the machine lacks (3 minutes on 2 cores,
-    once).
+    """Return a directory with both plugins; build those that the machine lacks.
+
+    A build takes 3 minutes on 2 cores, once.
     """
     plugins = CACHE / "cli-plugins"
     plugins.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The bed's builds of Go modules: Docker's plugins, Kubernetes, Helm, CoreDNS, KubeRay, pause."""
+"""The bed's builds of Go modules: Kubernetes, Helm, CoreDNS, the KubeRay operator, pause."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ OPERATOR = "github.com/ray-project/kuberay/ray-operator"
 
 @dataclass(frozen=True)
 class Program:
-    """A program: the module that pins it (a directory of tests/bed/go), its package, and its parts.
+    """A program: the Go module that pins it (a directory of tests/bed/go), and its package.
 
-    Without a module, `package` is a path with its version, as `go install` takes it.
+    Without a module, `package` is a path with a version, as `go install` takes it. `flags` are the
+    linker's.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Program:
 
     @property
     def content(self) -> str:
-        """Return a short hash of all that decides what is built."""
+        """Return a short hash of all inputs of the build."""
         files = (
             sorted(path for path in (GO / self.module).iterdir() if path.is_file())
             if self.module
@@ -59,7 +60,7 @@ KUBELITE = Program(
     "kubelite",
     ".",
     "kubelite",
-    # Without these every client sees v0.0.0.
+    # Without these flags, every client reads the version v0.0.0.
     _set(
         "k8s.io/component-base/version",
         "k8s.io/client-go/pkg/version",
@@ -81,20 +82,19 @@ KUBERNETES_PROGRAMS = (KUBELITE, KUBERAY_OPERATOR, PAUSE, COREDNS_SERVER, HELM_C
 
 
 def missing() -> list[str]:
-    """Return the programs that this machine lacks and that are needed to build what is not built
-    yet.
-    """
+    """Return ["go"] if a program has still to be built and the machine has no Go, else []."""
     return [] if are_built() or go_toolchain.installed() else ["go"]
 
 
 def are_built() -> bool:
-    """Return whether every program is there already."""
+    """Return whether every program is built already."""
     return all(program.path.exists() for program in KUBERNETES_PROGRAMS)
 
 
 def ensure(program: Program) -> Path:
-    """Return the path of a program, building it if it is not there (cold on 2 cores: kubelite 4
-    min, others 1 to 2).
+    """Return the path of a program, and build it if it is missing.
+
+    On 2 cores without a cache, kubelite takes 4 minutes, the others 1 to 2.
     """
     if not program.path.exists():
         build(program.path, lambda part: _build(program, part))
@@ -102,7 +102,7 @@ def ensure(program: Program) -> Path:
 
 
 def build(target: Path, make: Callable[[Path], None]) -> None:
-    """Let `make` write a file or directory, once for all test runs, and put it in place whole."""
+    """Let `make` write a file or directory once for all test runs, and rename it to `target`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked("building"):
         if not target.exists():
@@ -112,12 +112,12 @@ def build(target: Path, make: Callable[[Path], None]) -> None:
 
 
 def commands() -> Path:
-    """Return a directory with `kubectl` and `helm`, to be put first on PATH."""
+    """Return a directory with `kubectl` and `helm`, which belongs first on PATH."""
     kubectl, helm = ensure(KUBELITE), ensure(HELM_CLIENT)
     directory = CACHE / "programs" / f"bin-{KUBELITE.content}-{HELM_CLIENT.content}"
     directory.mkdir(parents=True, exist_ok=True)
     for name, program in (("kubectl", kubectl), ("helm", helm)):
-        # A link that is renamed into place: test runs side by side do the same.
+        # A link that is renamed into place: test runs at the same time do the same.
         link = directory / f"{name}.{os.getpid()}"
         link.unlink(missing_ok=True)
         link.symlink_to(program)
@@ -126,7 +126,7 @@ def commands() -> Path:
 
 
 def kuberay_crds() -> Path:
-    """Return a directory with the operator's CRDs, of the version that is built."""
+    """Return a directory with the CRDs of the operator's version that is built."""
     directory = KUBERAY_OPERATOR.path.parent / "crds"
     if not directory.exists():
         build(directory, _copy_crds)
@@ -140,13 +140,13 @@ def _copy_crds(directory: Path) -> None:
     for path in sorted(
         (Path(json.loads(done.stdout)["Dir"]) / "config" / "crd" / "bases").iterdir()
     ):
-        # A module's files may not be written to, and their copies should.
+        # The files of a module are read-only, and their copies should not be.
         (directory / path.name).write_bytes(path.read_bytes())
 
 
 def _build(program: Program, part: Path) -> None:
     flags = ["-trimpath", "-ldflags", " ".join(("-s", "-w", *program.flags))]
-    # Static: images FROM scratch have no libc.
+    # Static, since images FROM scratch have no libc.
     environ = {**os.environ, "CGO_ENABLED": "0"}
     if program.module:
         command = [go_toolchain.program(), "build", *flags, "-o", str(part), program.package]

@@ -1,6 +1,7 @@
-"""A registry without TLS that belongs to a bed: its engine's images, where its hosts can pull them.
+"""A registry of the bed without TLS: the engine's images, where the bed's hosts can pull them.
 
-Pushed images are kept, for all beds: Ray's image takes twenty seconds of a core to compress.
+The registries of all beds share their data, which are kept: compressing Ray's image takes twenty
+seconds of a core.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from tests.bed.engine import BedEngine
 from tests.bed.hosts import LABEL
 from tests.bed.places import CACHE
 
-# The data of all such registries.
+# The data that all of the bed's registries share.
 KEPT = CACHE / "published"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 
 
 def publish(engine: BedEngine, address: str, *names: str, owner: str) -> None:
-    """Push images to the registry at `address`, which is started if it does not run yet; the name
-    stays as it is.
+    """Push images under their own names to the registry at `address`.
 
-    The engine pushes through loopback, which it trusts without TLS, as every Docker engine does.
+    The registry is started if it does not run yet. The engine pushes through loopback, which every
+    Docker engine trusts without TLS.
     """
     port = address.rpartition(":")[2]
     container = container_of(address)
@@ -53,7 +54,7 @@ def container_of(address: str) -> str:
 
 
 def _holds(engine: BedEngine, address: str, name: str) -> bool:
-    """Say whether the registry's image of that name is the engine's."""
+    """Say whether the registry's image of this name is the same as the engine's."""
     repository, _, tag = name.rpartition(":")
     asked = urllib.request.Request(
         f"http://{address}/v2/{repository}/manifests/{tag}", headers={"Accept": MANIFEST}
