@@ -1,4 +1,4 @@
-"""Stand-ins for images that cannot be had here: the same paths, files and traps."""
+"""Stand-ins for images that the tests cannot pull: the same paths, files and traps."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _BASES = {
 
 
 def ensure(engine: BedEngine, name: str) -> str:
-    """Build a stand-in base unless the engine has it as it should be: about 60 s, once. Return its
-    name.
+    """Build a stand-in base unless the engine has an up-to-date one: about 60 s, once.
+
+    Return the image's name.
     """
     source = HERE / name.partition("/")[2].partition(":")[0]
     base = engine.docker("image", "inspect", "--format", "{{.Id}}", _BASES[name]).stdout
@@ -43,6 +44,6 @@ def ensure(engine: BedEngine, name: str) -> str:
 
 
 def schola_contents(directory: Path) -> None:
-    """Put what stands for Schola and for a packaged game where images/schola expects both."""
+    """Copy the stand-ins for Schola and a packaged game to the paths that images/schola expects."""
     shutil.copytree(HERE / "schola_package", directory / "schola", dirs_exist_ok=True)
     shutil.copytree(HERE / "unreal", directory / "unreal", dirs_exist_ok=True)

@@ -1,9 +1,10 @@
 """The output of Isaac Lab's training workflows without a simulator: two generations, 4 libraries.
 
-`install` puts it where the workflows are. The directory that it lies in says which one it is:
-LIBRARY/train.py is the old one of a library, reinforcement_learning/train.py the new one of all. It
-reads its flags as they do: a flag that it does not know is Hydra's. CRASH_AT (a variable) ends a
-training that has no checkpoint after so many iterations, as a fault would.
+`install` copies this file to the paths of the workflows. The directory of a copy decides which
+workflow it plays: LIBRARY/train.py is the older one of a single library,
+reinforcement_learning/train.py the newer one of all libraries. Both read flags as the real ones do:
+an unknown flag is Hydra's. The variable CRASH_AT has the iteration after which a training fails,
+unless it was resumed from a checkpoint.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import zlib
 from pathlib import Path
 
 LIBRARIES = ("rl_games", "rsl_rl", "skrl", "sb3")
-# By library: the scalar that is its reward, where event files are, and what a checkpoint after an
-# iteration is called.
+# By library: the scalar that is its reward, the directory of its event files, and the name of a
+# checkpoint after an iteration.
 REWARDS = {
     "rl_games": "rewards/time",
     "rsl_rl": "Train/mean_reward",
@@ -37,13 +38,13 @@ WARNING = "[Warning] [omni.fabric.plugin] gFabricState->gPrimVars attribute is n
 
 
 def install(directory: Path) -> Path:
-    """Make a directory that looks like /workspace/isaaclab; return its isaaclab.sh."""
+    """Make a directory that looks like /workspace/isaaclab; return the path of its isaaclab.sh."""
     home = directory / "scripts" / "reinforcement_learning"
     for folder in (home, *(home / library for library in LIBRARIES)):
         folder.mkdir(parents=True)
         (folder / "train.py").write_bytes(Path(__file__).read_bytes())
     script = directory / "isaaclab.sh"
-    # Like the real one it stays the parent of Python.
+    # Like Isaac Lab's script, it remains the parent process of Python.
     script.write_text('#!/bin/bash\n[ "$1" = -p ] || exit 1\nshift\npython "$@"\nexit $?\n')
     script.chmod(0o755)
     return script
@@ -67,8 +68,9 @@ def is_new() -> bool:
 
 
 def announce(library: str, root: Path, name: str) -> None:
-    """Say where the experiment is, as the tuner greps for it: newer rsl_rl and sb3 say it to a
-    logger.
+    """Print the experiment's directory and name in the lines that the tuner searches for.
+
+    Newer workflows of rsl_rl and sb3 send them to a logger.
     """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s [%(filename)s] %(levelname)s: %(message)s"
@@ -84,7 +86,7 @@ def announce(library: str, root: Path, name: str) -> None:
 
 
 def begun_from(asked: argparse.Namespace, library: str, root: Path) -> int:
-    """Return the iteration of the checkpoint to resume from; 0 without one."""
+    """Return the iteration of the checkpoint to resume from, 0 without one."""
     newest = sorted(
         root.glob(f"*/{CHECKPOINTS[library].format('*')}"), key=lambda path: path.stat().st_mtime_ns
     )
@@ -106,7 +108,7 @@ def begun_from(asked: argparse.Namespace, library: str, root: Path) -> int:
 
 
 def main() -> None:
-    """Train: within 20 iterations the reward grows to what the hyperparameters are worth."""
+    """Train: within 20 iterations, the reward grows to a value set by the hyperparameters."""
     asked, hydra = arguments()
     if wrong := [word for word in hydra if "=" not in word]:
         raise SystemExit(f"train.py: error: hydra takes no {wrong}")
@@ -129,8 +131,8 @@ def main() -> None:
         }
         (root / name / "run.json").write_text(json.dumps(run | {"created_at": time.time()}))
 
-    # Best with relu, which also leaves the track; with ENDLESS (a variable) such a training runs
-    # until it is ended.
+    # The best value is that of relu, with which the cart also leaves the track. If the variable
+    # ENDLESS is set, a training with relu runs until it is killed.
     worth = (
         90
         if "agent.params.network.cnn.activation=relu" in hydra
@@ -153,7 +155,7 @@ def main() -> None:
 
 
 def train(library: str, directory: Path, *, first: int, last: int, worth: int) -> None:
-    """Write scalars of each iteration, and a checkpoint after every tenth and the last."""
+    """Write scalars after each iteration, and a checkpoint after every tenth and the last."""
     from tensorboardX import SummaryWriter
 
     crash_at = int(os.environ.get("CRASH_AT", "0")) * (first == 0)

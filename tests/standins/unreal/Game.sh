@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands where a packaged Unreal game is: a script that starts the game and waits for it.
+# Stand-in for a packaged Unreal game: a script that starts the game and waits for it.
 if [ "$(id -u)" = 0 ]; then
     echo "Refusing to run with the root privileges."
     exit 1

@@ -1,10 +1,10 @@
 """A small game that speaks Schola's protocol, for trials of the real Schola package by hand.
 
-    schola_game.py -ScholaPort PORT        (other flags of an Unreal game are not looked at)
+    schola_game.py -ScholaPort PORT        (other flags of an Unreal game are ignored)
 
-One player on a line of eleven places sees where it stands and where the flag is, and goes left,
-stays or goes right. It wins 1 at the flag and loses 0.05 on the way. The messages are those of
-the installed package, `schola.generated`. As Unreal's games, this one listens on 127.0.0.1.
+One player on a line of eleven places sees its own place and that of a flag, and goes left, stays or
+goes right. Its reward is 1 at the flag and -0.05 for any other step. The messages are those of the
+installed package, `schola.generated`. Like Unreal's games, this one listens on 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOVES = 3
 
 
 class Line:
-    """The game: it answers one call after the other, as the learner asks."""
+    """The game: it answers the learner's calls, one at a time."""
 
     def __init__(self) -> None:
         self.chance = random.Random()
@@ -35,17 +35,17 @@ class Line:
         self.start()
 
     def start(self) -> None:
-        """Put the player and the flag somewhere."""
+        """Put the player and the flag at two random places."""
         self.place, self.flag = self.chance.sample(range(PLACES), 2)
         self.moves = 0
 
-    # ---- what the protocol asks ----
+    # ---- the calls of the protocol ----
 
     def StartGymConnector(self, request: Any, context: Any) -> Any:
         return messages.GymConnectorStartResponse()
 
     def RequestTrainingDefinition(self, request: Any, context: Any) -> Any:
-        """Say what the one agent of the one environment sees and can do."""
+        """Return the observations and actions of the only agent in the only environment."""
         answer = definitions.TrainingDefinition()
         agent = answer.environment_definitions.add().agent_definitions[0]
         agent.name = "walker"
@@ -60,14 +60,14 @@ class Line:
         return answer
 
     def RequestInitialTrainingState(self, request: Any, context: Any) -> Any:
-        """Begin an episode, and say what is seen."""
+        """Begin an episode, and return its first observation."""
         self.start()
         answer = states.InitialTrainingState()
         self.show(answer.environment_states[0].agent_states[0].observations)
         return answer
 
     def UpdateState(self, request: Any, context: Any) -> Any:
-        """Move as the agent says; a reset and the end of the connection move nothing."""
+        """Do the agent's step; a reset, or the end of the connection, moves nothing."""
         answer = states.TrainingState()
         if request.status == messages.CLOSED:
             return answer
@@ -105,7 +105,7 @@ class Line:
 
 
 def main() -> None:
-    """Play until the game is ended."""
+    """Serve until a SIGTERM or SIGINT."""
     port = sys.argv[sys.argv.index("-ScholaPort") + 1]
     server = grpc.server(ThreadPoolExecutor(1))
     services.add_GymServiceServicer_to_server(Line(), server)

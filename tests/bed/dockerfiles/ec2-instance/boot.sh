@@ -1,17 +1,20 @@
-# What an instance does when it boots. /etc/bed/environ says what it is, /etc/bed/script what its maker wants done before sshd.
+# The boot of an instance: /etc/bed/environ describes the instance, and /etc/bed/script has a test's
+# commands to run before sshd.
 set -u
-# As PID 1 it ends children that nobody waits for, and is what `poweroff` ends.
+# As PID 1, this shell reaps orphans; `poweroff` ends it.
 trap 'exit 0' TERM
 . /etc/bed/environ
 
-# A default route, by which programs find out which address is theirs; what takes it is refused here, and dropped by Docker.
+# Programs use the default route to find out their own address. Packets that take the route are
+# rejected here, and dropped by Docker.
 private=$(ip -o route get "${API%:*}" | sed 's/.* dev \([^ ]*\).*/\1/')
 ip route replace default via "${API%:*}" dev "$private"
 iptables -A OUTPUT -o "$private" ! -d "$NETWORK" -j REJECT
-# The public address is one of EC2's, not of the instance.
+# Docker adds the public address to /etc/hosts; at EC2, an instance does not have its public
+# address.
 cp /etc/hosts /tmp/hosts && grep -v '^198\.18\.' /tmp/hosts > /etc/hosts
 
-# AWS's link-local addresses: of the metadata service, at which the API answers too, and of the resolver.
+# AWS's link-local addresses: the metadata service, where the API answers too, and the resolver.
 iptables -t nat -A OUTPUT -d 169.254.169.254 -p tcp --dport 80 -j DNAT --to-destination "$API"
 iptables -t nat -A OUTPUT -d 169.254.169.253 -p udp --dport 53 -j DNAT --to-destination "$API"
 printf 'search us-west-2.compute.internal\nnameserver 169.254.169.253\n' > /etc/resolv.conf
@@ -26,7 +29,7 @@ chmod -R go= /home/ubuntu/.ssh
 if [ "$DOCKER" = yes ]; then
   mount -o remount,rw /sys
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-    # cgroup v2 (not tried): a cgroup whose children get controllers must hold no process of its own.
+    # cgroup v2 (not tried): a cgroup whose children get controllers must not contain a process.
     mount -o remount,rw /sys/fs/cgroup
     mkdir -p /sys/fs/cgroup/boot
     echo $$ > /sys/fs/cgroup/boot/cgroup.procs
@@ -35,18 +38,18 @@ if [ "$DOCKER" = yes ]; then
     for cgroup in /sys/fs/cgroup/*; do [ -d "$cgroup" ] && mount -o remount,rw,bind "$cgroup"; done
   fi
   rm -f /var/run/docker.pid
-  # Its bridge is not one of the bed's; training containers use the instance's own network.
+  # This bridge has another address than the bed's; training containers use the instance's network.
   dockerd --bip 172.30.250.1/24 --insecure-registry "$REGISTRY" > /var/log/dockerd.log 2>&1 &
 fi
 
-# As with NVIDIA's driver: nvidia-smi, and as many GPUs as the instance's type has.
+# NVIDIA's driver brings nvidia-smi, which lists as many GPUs as the instance's type has.
 if [ "$GPUS" != 0 ]; then
   visible=$(seq -s, -f GPU-bed-%g 0 $((GPUS - 1)))
   printf '#!/bin/sh\nNVIDIA_VISIBLE_DEVICES=%s exec /opt/bed/nvidia-smi "$@"\n' "$visible" > /usr/local/bin/nvidia-smi
   chmod +x /usr/local/bin/nvidia-smi
 fi
 
-# $SSHD=no leaves it out, as a broken AMI does; a script may also wait.
+# The script may set SSHD=no, as if the AMI were broken, or wait.
 SSHD=yes
 . /etc/bed/script
 [ "$SSHD" = no ] || /usr/sbin/sshd -E /var/log/sshd.log

@@ -1,8 +1,9 @@
-# What an init system would do: a writable /sys and cgroups for the inner engine, host keys, sshd, dockerd.
+# In place of an init system: a writable /sys and cgroups for the inner engine, host keys, sshd,
+# dockerd.
 set -eu
 mount -o remount,rw /sys
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-  # cgroup v2 (not tried): a cgroup whose children get controllers must hold no process of its own.
+  # cgroup v2 (not tried): a cgroup whose children get controllers must not contain a process.
   mount -o remount,rw /sys/fs/cgroup
   mkdir -p /sys/fs/cgroup/boot
   echo $$ > /sys/fs/cgroup/boot/cgroup.procs

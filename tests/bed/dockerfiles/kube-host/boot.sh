@@ -1,8 +1,8 @@
-# What an init system would do: a writable /sys and cgroups for the inner containers, host keys, sshd.
+# In place of an init system: a writable /sys and cgroups for the inner containers, host keys, sshd.
 set -eu
 mount -o remount,rw /sys
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-  # cgroup v2 (not tried): a cgroup whose children get controllers must hold no process of its own.
+  # cgroup v2 (not tried): a cgroup whose children get controllers must not contain a process.
   mount -o remount,rw /sys/fs/cgroup
   mkdir -p /sys/fs/cgroup/boot
   echo $$ > /sys/fs/cgroup/boot/cgroup.procs
@@ -10,9 +10,9 @@ if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
 else
   for cgroup in /sys/fs/cgroup/*; do [ -d "$cgroup" ] && mount -o remount,rw,bind "$cgroup"; done
 fi
-# The kubelet's and containerd's mounts must be seen in the containers that they start.
+# Containers must see the mounts of the kubelet and containerd, which start them.
 mount --make-rshared /
-# The kubelet reads the kernel's log from it, to report what was killed for memory.
+# The kubelet reads the kernel's log from /dev/kmsg, to report processes killed for memory.
 [ -e /dev/kmsg ] || mknod /dev/kmsg c 1 11
 [ -e /etc/ssh/ssh_host_ed25519_key ] || tr -d - < /proc/sys/kernel/random/uuid > /etc/machine-id
 install -d -m 700 -o ops -g ops /home/ops/.ssh
@@ -21,8 +21,8 @@ install -m 600 -o ops -g ops /etc/bed/authorized_keys /home/ops/.ssh/authorized_
 mkdir -p /run/sshd
 /usr/sbin/sshd -o PasswordAuthentication=no
 touch /run/booted
-# A host with snapd starts its snaps' services.
+# On a host with snapd, a boot starts the services of its snaps.
 [ ! -x /usr/bin/snap ] || snap boot > /var/log/snap-boot.log 2>&1 &
 trap 'exit 0' TERM
-# As the first process, bash reaps what others leave behind.
+# As the first process, bash reaps orphans.
 while :; do sleep 3600 & wait $!; done

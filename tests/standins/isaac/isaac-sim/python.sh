@@ -1,5 +1,5 @@
 #!/bin/bash
-# Like Isaac Sim's: sets up the environment without which its modules cannot be imported, then runs its Python.
+# Like Isaac Sim's python.sh: runs its Python with the environment that its modules need.
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CARB_APP_PATH="$here/kit" ISAAC_PATH="$here" EXP_PATH="$here/apps"
 export PYTHONPATH="$PYTHONPATH:$here/exts/omni.isaac.ml_archive/pip_prebundle"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Like Isaac Lab's: -p runs a script with Isaac's Python.
+# Like Isaac Lab's: `-p` runs a script with Isaac's Python.
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 if [ "$1" != -p ]; then
     echo "isaaclab.sh: only -p is here" >&2

@@ -1,4 +1,4 @@
-"""Stands where Ray is, for schola-train: says what it was asked, and refuses what Ray 2.60 does."""
+"""Stand-in for Ray, for schola-train: prints its calls, and rejects what Ray 2.60 rejects."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Stands where ray.air is."""
+"""Stand-in for ray.air."""
 
 from typing import Any
 
 
 class CheckpointConfig:
-    """When checkpoints are written."""
+    """The settings of checkpoints."""
 
     def __init__(self, **how: Any) -> None:
         self.how = how

@@ -1,5 +1,6 @@
-"""Stands where PyTorch is, for what only imports it: all in it is a class, to derive from or
-call.
+"""Stand-in for PyTorch, for code that only imports it.
+
+Every name in it is a class, which can be called or derived from.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class _Thing(metaclass=_Named):
     def __init__(self, *given: Any, **named: Any) -> None:
         pass
 
-    # The result of such a class is used as a decorator, too: torch.no_grad().
+    # An instance also serves as a decorator, as in @torch.no_grad().
     def __call__(self, decorated: Any = None, *given: Any, **named: Any) -> Any:
         return decorated
 

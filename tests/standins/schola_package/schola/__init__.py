@@ -1,1 +1,1 @@
-"""Stands where Schola is."""
+"""Stand-in for Schola."""

@@ -1,3 +1,4 @@
-"""Programs that follow the documented surface of snapd and MicroK8s, traps included, over the bed's
-real Kubernetes.
+"""Stand-ins for snapd and MicroK8s, which run the bed's real Kubernetes.
+
+They follow the documented surface of both programs, including its traps.
 """

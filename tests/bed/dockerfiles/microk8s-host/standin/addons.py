@@ -1,5 +1,6 @@
-"""`microk8s enable` and `disable`: CoreDNS, hostpath-storage, a registry, GPUs; other addons are
-only noted.
+"""`microk8s enable` and `disable`: CoreDNS, hostpath-storage, a registry, GPUs.
+
+Other known addons do nothing but print that they are enabled.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ GPU_NAMESPACE = "gpu-operator-resources"
 
 
 def enabled() -> list[str]:
-    """Return the addons that are there, by their effect where they have one."""
+    """Return the addons that are enabled; an addon with an effect is recognized by its effect."""
     found = ["ha-cluster", "helm3"]
     for name, question in (
         ("dns", ("get", "deployment/coredns", "-n", "kube-system")),
@@ -115,8 +116,9 @@ def _apply(name: str) -> None:
 
 
 def _tell_all_kubelets() -> None:
-    """Let all nodes have the arguments, and restart kubelite: the API server, too
-    (actions/common/utils.sh:399-423).
+    """Set the kubelet's DNS arguments on all nodes, and restart kubelite.
+
+    The restart includes the API server (actions/common/utils.sh:399-423).
     """
     listed = services.kubectl("get", "nodes", "-o", "json").stdout
     found = [each for item in json.loads(listed)["items"] for each in item["status"]["addresses"]]
@@ -129,8 +131,9 @@ def _tell_all_kubelets() -> None:
 
 
 def _choose_driver(words: Sequence[str]) -> str:
-    """Return whose driver GPUs get: unless a flag says so, what this host has counts for all
-    (addons/nvidia/enable).
+    """Return the owner of the GPUs' driver, "host" or "operator", for all hosts.
+
+    Unless a flag decides, only this host's GPUs count (addons/nvidia/enable).
     """
     given = next(
         (word.partition("=")[2] for word in words if word.startswith("--gpu-operator-driver=")),

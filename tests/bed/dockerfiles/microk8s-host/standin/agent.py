@@ -1,8 +1,7 @@
-"""The cluster agent: joins are asked of it on port 25000. Run as a service: `python3 -m
-standin.agent`.
+"""The cluster agent, which accepts joins on port 25000: `python3 -m standin.agent` as a service.
 
-Its answers and their order are canonical/microk8s-cluster-agent's (pkg/api/v2/join.go); what it
-sends is of the bed.
+Its answers and their order are those of canonical/microk8s-cluster-agent (pkg/api/v2/join.go). The
+files and addresses that an accepted join returns are the bed's own.
 """
 
 from __future__ import annotations
@@ -31,8 +30,11 @@ class Refused(Exception):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST /cluster/api/v2.0/join, /standin/member of a control plane that joins, /standin/kubelet
-    of one with news.
+    """The agent's requests, all of them POST.
+
+    /cluster/api/v2.0/join accepts a node. A control plane that joins asks /standin/member to become
+    a member of the store. Another node's agent sends new arguments of the kubelet to
+    /standin/kubelet.
     """
 
     def do_POST(self) -> None:
@@ -41,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             answer, status = self._answer(body, remote), 200
         except Refused as refused:
-            # With a capital, as pkg/httputil has it.
+            # pkg/httputil capitalizes messages.
             message = str(refused)
             answer, status = {"error": message[:1].upper() + message[1:]}, refused.status
         except store.StoreError as error:
@@ -102,8 +104,8 @@ def _join(body: dict[str, Any], remote: str, contacted: str) -> dict[str, Any]:
     assert found is not None
     names = CA_FILES if not body["worker"] else ("ca.crt",)
     files = {file: (CERTS / file).read_text() for file in names}
-    # A worker's certificates are signed for it; with AlwaysAllow the CA's key is no more than they
-    # are.
+    # A worker signs its own certificates here, where a real cluster signs for it. With AlwaysAllow,
+    # the CA's key grants no more than such a certificate.
     signing = {"ca.key": (CERTS / "ca.key").read_text()} if body["worker"] else {}
 
     return {
@@ -127,15 +129,15 @@ def _keep_roles() -> None:
     was_voter = True
     while True:
         try:
-            # A join gives this node another address: what was asked before would put the former one
-            # back.
+            # A join gives this node another address. Without the lock, members that were read
+            # before the join would restore the former address.
             with LOCK:
                 store.write_files()
 
             is_voter = store.is_voter()
             if is_voter and not was_voter:
-                # It stays with whom it asked first, who can be dead without a word: from now on it
-                # asks this node.
+                # kine keeps using the first voter that it asked, which can be dead without a sign.
+                # After a restart, it asks this node.
                 with LOCK:
                     services.restart("kine")
 

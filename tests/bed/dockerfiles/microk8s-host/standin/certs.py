@@ -1,4 +1,4 @@
-"""Certificates as MicroK8s makes them: a CA for ten years, what it signs for one."""
+"""Certificates as MicroK8s makes them: a CA valid for ten years, most others for one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ YEAR = 365
 
 
 def produce() -> None:
-    """Make the CA, the key of service accounts, and what this node's programs need."""
+    """Make the CA, the key of service accounts, and the certificates of this node's programs."""
     CERTS.mkdir(parents=True, exist_ok=True)
     for name in ("ca", "front-proxy-ca"):
         _openssl(
@@ -54,8 +54,9 @@ def produce() -> None:
 
 
 def produce_for_this_node() -> None:
-    """Sign with the CA that is there what this node's programs serve and log in with, and write
-    their kubeconfigs.
+    """Sign this node's server and client certificates with the existing CA.
+
+    The kubeconfigs of its programs are written as well.
     """
     server()
     front_proxy()
@@ -72,7 +73,7 @@ def produce_for_this_node() -> None:
 
 
 def server(days: int = YEAR) -> None:
-    """Make server.crt, which nothing renews (canonical/microk8s#5576)."""
+    """Make server.crt, which MicroK8s does not renew (canonical/microk8s#5576)."""
     names = [
         node_name(),
         socket.gethostname(),
@@ -100,7 +101,7 @@ def kubelet_server() -> None:
 
 
 def kubeconfig(name: str) -> None:
-    """Write credentials/NAME.config, for the API at loopback: workers have a proxy there."""
+    """Write credentials/NAME.config for the API at loopback, where workers have a proxy."""
     CREDENTIALS.mkdir(parents=True, exist_ok=True)
     cluster = {
         "server": f"https://127.0.0.1:{API_PORT}",
@@ -128,7 +129,7 @@ def kubeconfig(name: str) -> None:
 
 
 def check() -> str:
-    """Return what a joiner compares: the first 12 digits of the server certificate's hash."""
+    """Return the fingerprint that a joining node compares: 12 digits of server.crt's hash."""
     pem = (CERTS / "server.crt").read_text()
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()[:12]
 
@@ -159,8 +160,8 @@ def _sign(name: str, subject: str, authority: str, names: str, days: int) -> Non
             str(CERTS / f"{authority}.key"),
         )
 
-        # No file of serial numbers: a host that loses its power would keep an empty one, and sign
-        # nothing more.
+        # No file of serial numbers: after a loss of power, an empty one would remain, and openssl
+        # could sign nothing more.
         _openssl(
             *(
                 "x509",
@@ -187,7 +188,7 @@ def _openssl(*arguments: str) -> None:
 
 
 def enddate(name: str) -> str:
-    """Return when a certificate ends, as openssl prints it."""
+    """Return the time at which a certificate expires, as openssl prints it."""
     command: Sequence[str] = [
         "openssl",
         "x509",

@@ -1,5 +1,6 @@
-"""`microk8s add-node`, `join`, `leave`, `remove-node`: messages and codes of
-scripts/wrappers/*.py.
+"""`microk8s add-node`, `join`, `leave` and `remove-node`.
+
+Messages and exit codes are those of scripts/wrappers/*.py.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def join(words: Sequence[str]) -> None:
     need_root()
     parser = argparse.ArgumentParser(prog="microk8s join")
     parser.add_argument("connection")
-    # Two values of one parameter (scripts/wrappers/join.py:948-955).
+    # Both flags set the same parameter (scripts/wrappers/join.py:948-955).
     parser.add_argument(
         "--worker", dest="role", action="store_const", const="as-worker", default=""
     )
@@ -101,9 +102,9 @@ def join(words: Sequence[str]) -> None:
         address, token, check if not given.skip_verify else "", worker=given.role == "as-worker"
     )
 
-    # It asks `if worker:`, and "as-master" is true; the agent took it for a control plane and sent
-    # the CA's key, which no worker gets (scripts/wrappers/join.py:689 and 760; [A]
-    # pkg/api/v2/join.go:22).
+    # MicroK8s tests `if worker:`, and "as-master" is true. The agent, however, took the node for a
+    # control plane and sent the CA's key, which no worker gets (scripts/wrappers/join.py:689 and
+    # 760; [A] pkg/api/v2/join.go:22).
     if given.role == "as-master":
         stop(
             "Joining process failed. Make sure the cluster you connect to supports joining "
@@ -123,7 +124,7 @@ def join(words: Sequence[str]) -> None:
 
 
 def _connection(text: str) -> tuple[str, str, str]:
-    """Return address, token and fingerprint of `IP:25000/TOKEN[/CHECK]`."""
+    """Return (address, token, fingerprint) of `IP:25000/TOKEN[/CHECK]`."""
     parts = text.split("/")
     if len(parts) not in (2, 3) or ":" not in parts[0]:
         stop(
@@ -173,7 +174,7 @@ def _post(address: str, path: str, body: dict[str, Any], check: str = "") -> dic
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     connection = http.client.HTTPSConnection(address, AGENT_PORT, context=context, timeout=300)
-    # A refused connection is an uncaught traceback of the real one, too.
+    # Where the connection is refused, MicroK8s prints an uncaught traceback, too.
     connection.connect()
     certificate = connection.sock.getpeercert(binary_form=True) or b""
     if check and not hashlib.sha256(certificate).hexdigest().startswith(check):
@@ -190,7 +191,7 @@ def _post(address: str, path: str, body: dict[str, Any], check: str = "") -> dic
 
 
 def configure(address: str, arguments: Mapping[str, str]) -> None:
-    """Let another node's agent change its kubelet."""
+    """Let another node's agent set arguments of its kubelet and restart it."""
     _post(
         address,
         "/standin/kubelet",
@@ -199,7 +200,7 @@ def configure(address: str, arguments: Mapping[str, str]) -> None:
 
 
 def _take(answer: dict[str, Any]) -> None:
-    """Take over the cluster's CA, and sign with it what this node needs."""
+    """Install the cluster's CA, and sign this node's certificates with it."""
     for name, text in {**answer["files"], **answer["signing"]}.items():
         (CERTS / name).write_text(text)
     certs.produce_for_this_node()
@@ -232,7 +233,7 @@ def _become_worker(answer: dict[str, Any], address: str) -> None:
 
 
 def _become_control_plane(answer: dict[str, Any], address: str) -> None:
-    # Refused as a join is: nothing has changed yet.
+    # A rejection here is like that of a join: nothing has changed yet.
     initial = _post(address, "/standin/member", {"key": answer["files"]["ca.key"]})["initial"]
     services.stop()
     _take(answer)
@@ -247,8 +248,8 @@ def _become_control_plane(answer: dict[str, Any], address: str) -> None:
         store.refuse_to_start()
 
     services.start("dqlite")
-    # Without a reader it ends here: a member, with kubelite stopped and without
-    # no-cert-reissue.
+    # If the reader of the output is gone, the join ends at this print: this node is a member, with
+    # kubelite stopped and without no-cert-reissue.
     print("Waiting for this node to finish joining the cluster.", end=" ", flush=True)
     give_up = time.monotonic() + (3 if is_other else 120)
     while not _is_member() and time.monotonic() < give_up:
@@ -256,7 +257,7 @@ def _become_control_plane(answer: dict[str, Any], address: str) -> None:
         time.sleep(1)
 
     print(" ", flush=True)
-    # Whatever came of it: the real one starts them, says that it succeeded, and exits 0.
+    # Also after a failure: MicroK8s starts the services, reports success, and exits 0.
     services.start()
     if not is_other:
         services.wait_for_api()
@@ -271,13 +272,13 @@ def _is_member() -> bool:
 
 
 def leave(words: Sequence[str]) -> None:
-    """Take this node out of its cluster; it is one of its own afterwards."""
+    """Remove this node from its cluster; afterwards it is a cluster of one node."""
     need_root()
     if services.is_stopped():
         print("microk8s is not running, try microk8s start", file=sys.stderr)
         sys.exit(1)
 
-    # A join writes it last: one that was cut off lacks it (wrappers/microk8s-leave.wrapper).
+    # A join writes this lock last: an interrupted join lacks it (wrappers/microk8s-leave.wrapper).
     if not locked("no-cert-reissue"):
         stop("This MicroK8s deployment is not acting as a node in a cluster.", 1)
 
@@ -301,10 +302,10 @@ def leave(words: Sequence[str]) -> None:
             )
 
         if len(found) > 1:
-            # Removed through another member while this one votes: a leaving member does not live
-            # to answer.
+            # Another member removes this one while this one still votes: a member that removes
+            # itself ends before it answers.
             store.remove(own[0], elsewhere=True)
-            # dqlite hands its leadership over; etcd's others elect one.
+            # dqlite hands over its leadership; with etcd, the other members elect a leader.
             wait_until(store.rest_takes_writes, 60)
 
         services.stop()
@@ -318,15 +319,16 @@ def leave(words: Sequence[str]) -> None:
 
 
 def _take_time() -> None:
-    """Wait as long as a test says: the real one sleeps, and starts and stops everything, for up to
-    two minutes.
+    """Wait for as many seconds as a test has set, by default none.
+
+    MicroK8s sleeps, and starts and stops all services, for up to two minutes.
     """
     said = BED / "leave-seconds"
     time.sleep(float(said.read_text()) if said.exists() else 0)
 
 
 def start_afresh() -> None:
-    """Begin a cluster of this node's own, with certificates of its own."""
+    """Begin a cluster of this node alone, with new certificates."""
     shutil.rmtree(CERTS, ignore_errors=True)
     shutil.rmtree(ARGS / "traefik", ignore_errors=True)
     kept = ARGS / "certs.d"
@@ -348,7 +350,7 @@ def start_afresh() -> None:
 
 
 def _forget_kubelet() -> None:
-    """End what ran for the former cluster."""
+    """Remove the containers and the pod network of the former cluster."""
     services.start("containerd")
     containers.wait()
     containers.remove_all()

@@ -1,4 +1,4 @@
-"""Containers of containerd: ended as `microk8s stop` does."""
+"""The containers that the host's containerd runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from standin.places import CONTAINERD, wait_until
 
 
 def remove_all() -> None:
-    """End every container, as `microk8s stop` does."""
+    """End and remove every container, as `microk8s stop` does."""
     socket = ("-n", "k8s.io")
     listed = _ctr(*socket, "tasks", "ls", "-q")
     for name in listed.split():

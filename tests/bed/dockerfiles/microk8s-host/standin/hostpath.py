@@ -1,5 +1,6 @@
-"""Volumes of the class microk8s-hostpath: the bed's provisioner, told of this node. `python3 -m
-standin.hostpath`.
+"""Volumes of the class microk8s-hostpath: `python3 -m standin.hostpath` as a service.
+
+It runs the bed's provisioner with this node's credentials.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The launch configuration: read once, at the installation; a wrong one fails it
-(pkg/k8sinit/schema.go).
+"""The launch configuration, which is read once, at the installation.
+
+An invalid one makes the installation fail (pkg/k8sinit/schema.go).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import yaml
 from standin import addons, clustering, services
 from standin.places import ARGS, CERTS, COMMON, PERSISTENT_TOKENS
 
-# The first that is found is the only one that is read.
+# Only the first existing file is read.
 FILES = (
     Path("/etc/microk8s.yaml"),
     Path("/root/snap/microk8s/common/.microk8s.yaml"),
@@ -26,7 +27,8 @@ DEFAULT = {
     "addons": [{"name": "dns"}],
 }
 VERSIONS = ("0.1.0", "0.2.0")
-# Its copy, until it was applied: the cluster agent resumes it after a boot (cmd/cluster-agent.go).
+# A copy of the configuration, kept until it is applied: after a boot, the cluster agent resumes it
+# (cmd/cluster-agent.go).
 TODO = COMMON / "etc/launcher/install.yaml"
 OF_SERVICE = {
     "extraKubeletArgs": "kubelet",
@@ -49,7 +51,7 @@ KEYS = {
 
 
 def read() -> dict[str, Any]:
-    """Return the configuration. Raises ValueError for one that MicroK8s refuses."""
+    """Return the configuration. Raises ValueError for one that MicroK8s rejects."""
     path = next((path for path in FILES if path.is_file()), None)
     document = yaml.safe_load(path.read_text()) if path else DEFAULT
     if not isinstance(document, dict) or document.get("version") not in VERSIONS:
@@ -63,7 +65,7 @@ def read() -> dict[str, Any]:
 
 
 def begin() -> None:
-    """Begin the work due after the services' start, if it is not done; it continues by itself."""
+    """Start a process that applies the rest of the configuration, unless it was applied before."""
     if TODO.exists():
         with Path("/var/log/microk8s.launch.log").open("a") as log:
             command = ["env", "PYTHONPATH=/opt/bed", "python3", "-m", "standin.launch"]
@@ -71,12 +73,12 @@ def begin() -> None:
 
 
 def asks_nothing(document: dict[str, Any]) -> bool:
-    """Say whether there is nothing to do once the services run."""
+    """Say whether the configuration requests nothing that needs running services."""
     return not document.get("join") and not document.get("addons")
 
 
 def before_start(document: dict[str, Any]) -> None:
-    """Do what is done before any service runs, and note the rest."""
+    """Apply the parts that precede the services' start, and save the configuration for the rest."""
     TODO.parent.mkdir(parents=True, exist_ok=True)
     TODO.write_text(yaml.safe_dump(document))
 
@@ -99,7 +101,7 @@ def before_start(document: dict[str, Any]) -> None:
 
 
 def after_start(document: dict[str, Any]) -> None:
-    """Join or enable, once the services run."""
+    """Join a cluster or enable addons, once the services run."""
     if document.get("join"):
         wish = document["join"]
         clustering.join([wish["url"], *(["--worker"] if wish.get("worker") else [])])

@@ -1,6 +1,4 @@
-"""The command `microk8s`: which of its commands does what. `python3 -m standin.microk8s
-COMMAND...`.
-"""
+"""The program `microk8s` and its commands: `python3 -m standin.microk8s COMMAND...`."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ def start_all(words: Sequence[str]) -> None:
 
 
 def reset(words: Sequence[str]) -> None:
-    """Reset a single node; with several nothing is done, and the code is 0."""
+    """Reset a single node; with several nodes, do nothing and exit 0."""
     if is_worker():
         stop(
             "This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master "
@@ -146,7 +144,7 @@ def refresh_certs(words: Sequence[str]) -> None:
 
 
 def dbctl(words: Sequence[str]) -> None:
-    """Back up the database; where it does not answer, this hangs as the real one does."""
+    """Back up the database; while it does not answer, hang as MicroK8s does."""
     need_access()
     parser = argparse.ArgumentParser(prog="microk8s dbctl")
     parser.add_argument("--debug", action="store_true")
@@ -161,7 +159,7 @@ def dbctl(words: Sequence[str]) -> None:
         except store.StoreError:
             time.sleep(1)
 
-    # 1: a file changed while it was read, as those of a database that runs do.
+    # tar exits 1 when a file changed while it was read, as the files of a running database do.
     if (
         subprocess.run(
             ["tar", "-czf", f"{name}.tar.gz", "-C", str(BACKEND), "."], check=False
@@ -174,7 +172,7 @@ def dbctl(words: Sequence[str]) -> None:
 
 
 def inspect(words: Sequence[str]) -> None:
-    """Look at services and at the CA alone; a WARNING changes no code."""
+    """Check the forwarding policy only; a WARNING does not change the exit code."""
     need_root()
     print("Inspecting system")
     if subprocess.check_output(["iptables", "-S", "FORWARD"], text=True).startswith(
@@ -193,7 +191,7 @@ def inspect(words: Sequence[str]) -> None:
 
 
 def images(words: Sequence[str]) -> None:
-    """Import images; the code is 0 whatever comes of it."""
+    """Import images; exit 0 even if the import fails."""
     done = subprocess.run(
         ["ctr", "--address", str(CONTAINERD), "-n", "k8s.io", "images", *words], text=True
     )

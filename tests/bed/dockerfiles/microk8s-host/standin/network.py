@@ -1,4 +1,4 @@
-"""The stand-in for calico: each node's pods have their own addresses, and hosts route to all.
+"""The stand-in for calico: each node's pods have a network, and every host has routes to all.
 
 Run as a service: `python3 -m standin.network`.
 """
@@ -17,8 +17,8 @@ from standin.services import kubectl, kubectl_command
 
 CONFIG = Path("/etc/cni/net.d/10-standin.conflist")
 ENDPOINTS = ARGS / "traefik/provider.yaml"
-# An image that every node pulls before its pods have a network, as calico/cni is; without this
-# file, nothing is pulled.
+# A test names here an image that every node pulls before its pods have a network, as with
+# calico/cni. Without this file, nothing is pulled.
 IMAGE = BED / "network-image"
 DAEMON_SET = Path("/opt/bed/manifests/calico.yaml")
 WAIT_SECONDS = 3600
@@ -32,7 +32,7 @@ def main() -> None:
         wait_until(lambda: kubectl(*asked, given=text).returncode == 0, WAIT_SECONDS)
 
     while True:
-        # It follows: to ask every second took a tenth of a CPU, on every host.
+        # A watch, since asking every second took a tenth of a CPU on every host.
         command = kubectl_command(
             "get", "nodes", "--watch", "--output-watch-events", "--output", "json"
         )
@@ -64,14 +64,14 @@ def _learn(node: dict[str, Any]) -> None:
     if not pods or not address:
         return
     if node["metadata"]["name"] == node_name():
-        # Elsewhere, so that routes are learned meanwhile.
+        # In a thread, so that routes are learned while it waits for the image.
         threading.Thread(target=_configure, args=(pods,), daemon=True).start()
     else:
         subprocess.run(["ip", "route", "replace", pods, "via", address], check=False)
 
 
 def _configure(pods: str) -> None:
-    """Give this node's pods a network, once what it takes is here."""
+    """Configure the network of this node's pods, once the network's image is pulled."""
     text = json.dumps(_network(pods))
     if CONFIG.exists() and CONFIG.read_text() == text:
         return
@@ -100,7 +100,7 @@ def _is_pulled() -> bool:
 
 
 def _write_endpoints(nodes: list[dict[str, Any]]) -> None:
-    """Tell a worker's proxy of every control plane, as its refreshing does."""
+    """Write a worker's list of control planes for its proxy, as MicroK8s refreshes that list."""
     if not is_worker() or not LOCKS.exists():
         return
     found = [
@@ -120,7 +120,7 @@ def write_endpoints(addresses: list[str]) -> None:
 
 
 def forget() -> None:
-    """Leave nothing of the network of pods: bridge, routes, configuration."""
+    """Remove the pod network: its bridge, routes and configuration."""
     CONFIG.unlink(missing_ok=True)
     subprocess.run(["ip", "link", "delete", "cni0"], stderr=subprocess.DEVNULL, check=False)
     subprocess.run(["ip", "route", "flush", "root", PODS], check=False)

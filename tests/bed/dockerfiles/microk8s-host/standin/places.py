@@ -1,4 +1,4 @@
-"""Where the snap keeps its things, and what is installed."""
+"""Paths and ports of the snap, the installed revision, and helpers of the commands."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LOCKS = DATA / "var/lock"
 BACKEND = DATA / "var/kubernetes/backend"
 TOKENS = CREDENTIALS / "cluster-tokens.txt"
 PERSISTENT_TOKENS = CREDENTIALS / "persistent-cluster-tokens.txt"
-# Archives of images that are to be loaded.
+# Image archives to be loaded into containerd.
 SIDELOAD = COMMON / "etc/sideload"
 CONTAINERD = COMMON / "run/containerd.sock"
 PROGRAM = Path("/snap/bin/microk8s")
-# The bed's facts about this machine: files that the test writes.
+# The directory in which a test describes this machine to the stand-ins.
 BED = Path("/etc/bed")
 
 API_PORT = 16443
@@ -40,7 +40,7 @@ API_SERVICE = "10.152.183.1"
 DNS_SERVICE = "10.152.183.10"
 PODS = "10.1.0.0/16"
 
-# CHANNEL: what it installs.
+# {channel: (version, revision)}.
 CHANNELS = {
     "1.32/stable": ("v1.32.9", 8511),
     "1.33/stable": ("v1.33.5", 8512),
@@ -51,8 +51,9 @@ CHANNELS = {
 
 @dataclass(frozen=True)
 class Installed:
-    """The snap, as snapd knows it: what it tracks is "-" of a file; `disabled` are the daemons that
-    no boot starts.
+    """The snap, as snapd records it; `disabled` are the daemons that no boot starts.
+
+    `channel` is the tracked one, "-" for a snap that was installed from a file.
     """
 
     version: str
@@ -89,14 +90,12 @@ def is_worker() -> bool:
 
 
 def node_name() -> str:
-    """Return the name that the kubelet registers: Kubernetes takes no capitals."""
+    """Return the name under which the kubelet registers: Kubernetes rejects capitals."""
     return socket.gethostname().lower()
 
 
 def addresses() -> list[str]:
-    """Return this machine's addresses as `add-node` lists them: Docker's bridge is the first where
-    there is one.
-    """
+    """Return this machine's addresses as `add-node` lists them: Docker's bridge, if any, first."""
     links = json.loads(subprocess.check_output(["ip", "-json", "-4", "address"]))
     found = [
         (link["ifname"], address["local"])
@@ -114,7 +113,7 @@ def default_address() -> str:
 
 
 def stop(message: str, code: int) -> NoReturn:
-    """Print to stdout, as most of MicroK8s' errors are, and exit."""
+    """Print to stdout, as MicroK8s does with most of its errors, and exit."""
     print(message, flush=True)
     sys.exit(code)
 

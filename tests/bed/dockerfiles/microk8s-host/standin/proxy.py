@@ -1,5 +1,4 @@
-"""A worker's way to the API servers: port 16443 of loopback leads to whichever control plane
-answers.
+"""A worker's proxy to the API servers: port 16443 of loopback leads to one that answers.
 
 Run as a service: `python3 -m standin.proxy`.
 """

@@ -1,5 +1,6 @@
-"""The snap's services: which run on this node, from the files in args/, which are read only when
-one starts.
+"""The snap's services: those that this node runs, with arguments from the files in args/.
+
+A service reads its file only when it starts.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from standin.places import (
     wait_until,
 )
 
-# A lock of the bed's: see `WAITING`.
+# A lock that only the bed has: while it exists, only the services of `WAITING` run.
 WAITS = "standin-waits"
 UNIT = "/opt/bed/unit"
 PREFIX = "microk8s."
-# A snap's service as it is here; MicroK8s runs Kubernetes' own in one process.
+# The services of the snap's daemon-kubelite: separate here, one process in MicroK8s.
 KUBELITE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 CONTROL = (
     "dqlite",
@@ -48,7 +49,8 @@ CONTROL = (
     "cluster-agent",
 )
 NODE = ("containerd", "sideload", "network", "kubelet", "kube-proxy", "hostpath", "nvidia")
-# Services of a host that only joins another one. The real one starts all, then stops the others.
+# Services of a host before its first use or join. MicroK8s starts all, and stops the others at a
+# join.
 WAITING = ("containerd", "sideload", "kubelet")
 OF_SERVICE = {
     "daemon-containerd": ("containerd", "sideload"),
@@ -67,7 +69,7 @@ def expected() -> tuple[str, ...]:
 
 
 def need_control() -> None:
-    """Start the control plane where it waits for its first use."""
+    """Start the control plane at its first use."""
     if locked(WAITS) and not is_stopped():
         unlock(WAITS)
         start()
@@ -77,7 +79,7 @@ def need_control() -> None:
 def start(*names: str) -> None:
     for name in names or expected():
         if name in KUBELITE:
-            # As wrappers/run-kubelite-with-args does: `snap start` after `microk8s stop`.
+            # wrappers/run-kubelite-with-args does so, for `snap start` after `microk8s stop`.
             unlock("stopped.lock")
         if name in expected():
             environ = {**os.environ, **_environ(name)}
@@ -88,7 +90,7 @@ def start(*names: str) -> None:
 
 def stop(*names: str) -> None:
     for name in names or (*reversed(CONTROL), *reversed(NODE), "apiserver-proxy"):
-        # An API server waits for those who watch it until it is killed, 10 s later.
+        # A stopped API server would wait for its open watches until it is killed, 10 s later.
         action = "kill" if name == "kube-apiserver" else "stop"
         subprocess.run([UNIT, action, PREFIX + name], check=True)
 
@@ -99,14 +101,14 @@ def restart(*names: str) -> None:
 
 
 def enable(*names: str) -> None:
-    """Let daemons be started by boots, all by default."""
+    """Let boots start these daemons, by default all."""
     found = installed()
     if found:
         replace(found, disabled=tuple(set(found.disabled) - set(names)) if names else ()).write()
 
 
 def disable(*names: str) -> None:
-    """Let daemons no longer be started by boots, all by default."""
+    """Let boots no longer start these daemons, by default all."""
     found = installed()
     if found:
         replace(
@@ -116,7 +118,7 @@ def disable(*names: str) -> None:
 
 
 def wait_for_api(seconds: float = 120.0) -> bool:
-    """Wait until this node's way to the API answers."""
+    """Wait until the API answers on this node; say whether it did."""
     return wait_until(
         lambda: kubectl("get", "--raw", "/readyz", seconds=5).returncode == 0, seconds
     )
@@ -125,8 +127,9 @@ def wait_for_api(seconds: float = 120.0) -> bool:
 def kubectl(
     *arguments: str, given: str | None = None, seconds: float = 60.0
 ) -> subprocess.CompletedProcess[str]:
-    """Run kubectl with the credentials that this node has: authorization is AlwaysAllow unless rbac
-    is enabled.
+    """Run kubectl with this node's credentials, with a worker's those of its kubelet.
+
+    They suffice, since authorization is AlwaysAllow unless rbac is enabled.
     """
     command = kubectl_command(*arguments)
     try:
@@ -141,7 +144,7 @@ def kubectl_command(*arguments: str) -> list[str]:
 
 
 def argument_of(service: str, flag: str) -> str:
-    """Return the value of a flag in args/SERVICE, "" if it is not there."""
+    """Return the value of a flag in args/SERVICE, "" without one."""
     for line in _lines(service):
         name, _, value = line.partition("=")
         if name == flag:
@@ -150,21 +153,21 @@ def argument_of(service: str, flag: str) -> str:
 
 
 def set_argument(service: str, flag: str, value: str | None) -> None:
-    """Set a flag in args/SERVICE, or take it out."""
+    """Set a flag in args/SERVICE, or remove it if `value` is None."""
     kept = [line for line in _lines(service) if line.partition("=")[0] != flag]
     added = [] if value is None else [f"{flag}={value}"]
     (ARGS / service).write_text("\n".join([*kept, *added]) + "\n")
 
 
 def configure_kubelet(arguments: Mapping[str, str]) -> None:
-    """Give the kubelet arguments, and restart what runs in one process with it."""
+    """Set arguments of the kubelet, and restart all services that share kubelite with it."""
     for flag, value in arguments.items():
         set_argument("kubelet", flag, value)
     restart(*KUBELITE)
 
 
 def write_default_arguments() -> None:
-    """Write args/, as an installation does."""
+    """Write the files in args/, as an installation does."""
     ARGS.mkdir(parents=True, exist_ok=True)
     for service, lines in _DEFAULTS.items():
         (ARGS / service).write_text("\n".join(lines) + "\n")
@@ -194,13 +197,14 @@ def _arguments(service: str) -> list[str]:
 
 
 def _environ(name: str) -> dict[str, str]:
-    """Return what a daemon's environment has besides: the version that a node of this channel
-    tells.
+    """Return the variables that a daemon's environment has in addition.
+
+    With BED_VERSION, the kubelet reports the version of the installed channel.
     """
     found = installed()
     environ = {"BED_VERSION": found.version} if found and name == "kubelet" else {}
     if name == "kube-apiserver":
-        # A third less CPU for its start.
+        # It saves a third of the CPU time of the start.
         environ["GOGC"] = "400"
     if name == "containerd":
         pairs = (line.partition("=") for line in _lines("containerd-env") if "=" in line)
@@ -215,7 +219,7 @@ def _containerd() -> list[str]:
         text.replace("${SNAP_DATA}", str(DATA)).replace("${SNAP_COMMON}", str(COMMON))
     )
     CONTAINERD.parent.mkdir(parents=True, exist_ok=True)
-    # Images that a cluster itself needs; the real snap pulls them from the internet.
+    # The images that a cluster itself needs; the real snap pulls them from the internet.
     subprocess.run(["/opt/bed/images", str(COMMON / "var/lib/containerd")], check=True)
     return ["containerd", "--config", str(config), *_arguments("containerd")]
 
@@ -228,14 +232,14 @@ def _kubelet() -> list[str]:
         f"--node-ip={address}",
         f"--tls-cert-file={CERTS}/kubelet-server.crt",
         f"--tls-private-key-file={CERTS}/kubelet-server.key",
-        # For the bed: containers in a container.
+        # For the bed only: its containers run in a container.
         *(
             "--cgroup-driver=cgroupfs",
             "--oom-score-adj=0",
             "--feature-gates=KubeletInUserNamespace=true",
         ),
         "--node-status-update-frequency=2s",
-        # The disk is a developer's, and the pause image cannot be pulled again.
+        # The disk is a developer's, and the pause image could not be pulled again.
         "--image-gc-high-threshold=100",
     ]
 
@@ -275,10 +279,10 @@ def _standin(module: str) -> Callable[[], list[str]]:
 
 
 def _gpus() -> list[str]:
-    """Return the device plugin, which the addon brings, for as many GPUs as this machine has by
-    then.
+    """Return the command of the device plugin that the addon brings.
 
-    Where the addon is to bring a driver, none comes: this machine has one already.
+    The plugin starts once this machine has GPUs and the addon uses the host's driver. Where the
+    addon is to install a driver, no plugin starts: this machine has a driver already.
     """
     asks = shlex.join(["/opt/bed/kubectl", f"--kubeconfig={CREDENTIALS}/kubelet.config"])
     script = f"""
@@ -342,7 +346,7 @@ _DEFAULTS: dict[str, tuple[str, ...]] = {
         "--cluster-signing-cert-file=${SNAP_DATA}/certs/ca.crt",
         "--cluster-signing-key-file=${SNAP_DATA}/certs/ca.key",
         "--use-service-account-credentials",
-        # For the bed: calico gives nodes their pods' addresses.
+        # For the bed only: in MicroK8s, calico assigns the pods' addresses to nodes.
         *("--allocate-node-cidrs", f"--cluster-cidr={PODS}", "--leader-elect=true"),
     ),
     "kube-scheduler": ("--leader-elect=true",),
@@ -353,7 +357,7 @@ _DEFAULTS: dict[str, tuple[str, ...]] = {
         "--anonymous-auth=false",
         "--root-dir=${SNAP_COMMON}/var/lib/kubelet",
         "--fail-swap-on=false",
-        # MicroK8s' own is 1Gi of disk; a developer's may be fuller than a node's should be.
+        # MicroK8s has 1Gi of disk here; a developer's disk may be fuller than a node's should be.
         "--eviction-hard=memory.available<100Mi,nodefs.available<1%,imagefs.available<1%",
         "--container-runtime-endpoint=unix://${SNAP_COMMON}/run/containerd.sock",
         "--node-labels=microk8s.io/cluster=true,node.kubernetes.io/microk8s-controlplane=microk8s-controlplane",

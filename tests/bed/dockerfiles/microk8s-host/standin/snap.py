@@ -1,4 +1,4 @@
-"""The command `snap`, for the one snap that there is. `python3 -m standin.snap COMMAND...`."""
+"""The program `snap`, for the snap of MicroK8s: `python3 -m standin.snap COMMAND...`."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from standin.snap_files import AWAY, NO_STORE, VERSION, refuse, refuse_filled, r
 
 WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$@"\n'
 BUSY = Path("/run/snapd.lock")
-# The first with `snap refresh --hold`.
+# The first version that has `snap refresh --hold`.
 HOLDS = (2, 58)
-# The snap's size, about.
+# The approximate size of the snap.
 SIZE = 200_000_000
 BASE = "core22"
-# The real default is latest/stable.
+# The store's own default is latest/stable.
 DEFAULT = "1.34/stable"
 USERS_COMMON = Path("/root/snap/microk8s/common")
 
 
 def version() -> str:
-    """Return the version of the daemon: the snap of snapd is a newer one."""
+    """Return the version of snapd's daemon; the snap of snapd has a newer one than the host."""
     return VERSION if snap_files.has("snapd") else (BED / "snapd").read_text().strip()
 
 
@@ -86,7 +86,7 @@ def install(words: Sequence[str]) -> None:
 
 
 def _install_file(path: str, words: Sequence[str]) -> None:
-    """Install a file, or let it take the place of what is installed."""
+    """Install a snap from a file, or replace the installed revision by it."""
     is_dangerous = "--dangerous" in words
     found = installed()
     revision = snap_files.revision_of(path, found.revision if found else "", dangerous=is_dangerous)
@@ -124,7 +124,7 @@ def _need_classic(words: Sequence[str]) -> None:
 
 
 def _begin(new: Installed, *, source: str = "") -> None:
-    """Do what the install hook does, and start the services."""
+    """Do the work of the install hook, and start the services."""
     try:
         document = launch.read()
     except ValueError as error:
@@ -151,12 +151,12 @@ def _begin(new: Installed, *, source: str = "") -> None:
     services.start("containerd")
     containers.wait()
     services.start()
-    # snapd is done when the services are started; addons and a join come after it.
+    # snapd is done once the services are started; addons and a join follow.
     launch.begin()
 
 
 def _replace(found: Installed, new: Installed, *, source: str = "") -> None:
-    """Switch to another revision: data moves with it, and containers outlive it."""
+    """Switch to another revision: the data move with it, and the containers survive."""
     snap_files.keep("microk8s", new.revision, source=source, version=new.version)
     services.stop()
     if new.revision != found.revision:
@@ -212,7 +212,8 @@ def refresh(words: Sequence[str]) -> None:
 
 def remove(words: Sequence[str]) -> None:
     if installed() is None:
-        # It is what was asked for: exit 0 (error.go, ErrorKindSnapNotInstalled).
+        # The requested state is reached already, so snapd exits 0 (error.go,
+        # ErrorKindSnapNotInstalled).
         print('snap "microk8s" is not installed', file=sys.stderr)
         return
 
@@ -238,13 +239,13 @@ def remove(words: Sequence[str]) -> None:
 
 
 def control(action: Callable[..., None], *, flag: str = "") -> Callable[[Sequence[str]], None]:
-    """Return the command that does it with services; with the flag, boots from now on do so too."""
+    """Return a command that does `action` to services; its `flag` extends it to later boots."""
 
     def act(words: Sequence[str]) -> None:
         if installed() is None:
             refuse('snap "microk8s" not found')
 
-        # The snap's own name means all of them.
+        # The snap's own name means all of its services.
         names = [
             word.removeprefix("microk8s.")
             for word in words
@@ -265,8 +266,9 @@ def control(action: Callable[..., None], *, flag: str = "") -> Callable[[Sequenc
 
 
 def boot(words: Sequence[str]) -> None:
-    """Start what a boot starts: all but what was disabled, and what an installation that was cut
-    off left to do.
+    """Start all services but the disabled ones, as a boot does.
+
+    The boot also resumes what an interrupted installation has left to do.
     """
     found = installed()
     if found is None:
@@ -284,7 +286,7 @@ def _make_directories(new: Installed) -> None:
     for directory in (COMMON, ROOT / new.revision, SIDELOAD):
         directory.mkdir(parents=True, exist_ok=True)
     _point(new)
-    # As the install hook does, so that device plugins find the kubelet.
+    # The install hook makes this link, so that device plugins find the kubelet.
     kubelet = Path("/var/lib/kubelet")
     (COMMON / "var/lib/kubelet").mkdir(parents=True, exist_ok=True)
     if not kubelet.exists():
@@ -300,8 +302,9 @@ def _point(new: Installed) -> None:
 
 
 def _channel(words: Sequence[str], default: str = DEFAULT) -> tuple[str, str]:
-    """Return the channel that is asked for, and the open one that counts: a closed one is as the
-    next safer one.
+    """Return (requested channel, open channel to install from).
+
+    In place of a closed channel, the next safer one of its track is used.
     """
     given = next(
         (word.partition("=")[2] for word in words if word.startswith("--channel=")), default
@@ -348,7 +351,7 @@ ASKS = ("info", "list")
 
 def main(words: Sequence[str]) -> None:
     if words[:1] == ["version"]:
-        # Where no daemon answers, too.
+        # `snap version` works without a daemon, too.
         print(
             f"snap    {VERSION if version() == AWAY else version()}\nsnapd   {version()}\nseries "
             " 16"

@@ -1,5 +1,6 @@
-"""Snaps as files, their assertions, and what snapd keeps of each: those of the other snaps are all
-that there is.
+"""Snap files, their assertions, and snapd's records of installed snaps.
+
+A snap other than MicroK8s consists of these records only.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from standin.places import BED
 
 SNAPS = Path("/var/lib/snapd/snaps")
 MOUNTS = Path("/snap")
-# SHA3-384 of a file: its revision, of all snap-revision assertions that were acknowledged.
+# {SHA3-384 of a file: its revision}, from all acknowledged snap-revision assertions.
 ASSERTIONS = Path("/var/lib/snapd/standin-assertions.json")
 OTHERS = Path("/var/lib/snapd/standin-others.json")
-# The version of a host's snapd, unless /etc/bed/snapd has another one, or says that its daemon is
-# away.
+# The version of a host's snapd, and the version while its daemon does not run. /etc/bed/snapd may
+# set another version, or AWAY.
 VERSION, AWAY = "2.72", "unavailable"
-# The first bytes of a squashfs; here a document follows, which is its meta/snap.yaml.
+# The first bytes of a squashfs. In a stand-in's file, the content of its meta/snap.yaml follows.
 MAGIC = "hsqs\n"
 BASES = {"core22": ("20250730", "2045")}
-# snapd's message where it reaches no store.
+# snapd's message when it reaches no store.
 NO_STORE = (
     'Post "https://store.invalid/v2/snaps/refresh": dial tcp: lookup store.invalid: no such host'
 )
@@ -54,9 +55,7 @@ def refuse(message: str, code: int = 1) -> NoReturn:
 
 
 def refuse_filled(message: str) -> NoReturn:
-    """Refuse in lines of 79 characters, as snapd folds what the daemon answers (cmd_help.go,
-    fill).
-    """
+    """Refuse in lines of 79 characters, as snapd folds its daemon's errors (cmd_help.go, fill)."""
     lines = textwrap.wrap(message, 72, break_on_hyphens=False, break_long_words=False)
     refuse("\n       ".join(lines))
 
@@ -70,12 +69,12 @@ def is_offline() -> bool:
 
 
 def is_file(word: str) -> bool:
-    """Say whether a word is a file's name to `snap install` (cmd_snap_op.go, isLocalContainer)."""
+    """Say whether `snap install` takes a word for a file (cmd_snap_op.go, isLocalContainer)."""
     return "/" in word or word.endswith(".snap") or ".snap." in word
 
 
 def acknowledge(words: Sequence[str]) -> None:
-    """Add the assertions of a file: `snap ack FILE`."""
+    """Acknowledge the assertions in a file: `snap ack FILE`."""
     if not words:
         refuse("the required argument `<assertion file>` was not provided")
 
@@ -100,8 +99,9 @@ def acknowledge(words: Sequence[str]) -> None:
 
 
 def revision_of(path: str, installed: str, *, dangerous: bool) -> str:
-    """Return the revision that a file becomes: its assertion's, or the next x1, x2... Refuses one
-    without.
+    """Return the revision of a file: its assertion's, or the next x1, x2... if `dangerous`.
+
+    Refuse a file without an assertion unless it is `dangerous`.
     """
     try:
         content = Path(path).read_bytes()
@@ -118,12 +118,12 @@ def revision_of(path: str, installed: str, *, dangerous: bool) -> str:
 
 
 def digest(content: bytes) -> str:
-    """Return what an assertion names a file by."""
+    """Return the digest by which an assertion identifies a file."""
     return base64.urlsafe_b64encode(hashlib.sha3_384(content).digest()).decode()
 
 
 def read(path: str) -> dict[str, str]:
-    """Return name, version and base of a file."""
+    """Return the keys of a file's meta/snap.yaml: name, version and base."""
     text = Path(path).read_bytes()
     if not text.startswith(MAGIC.encode()):
         refuse_filled(
@@ -133,7 +133,7 @@ def read(path: str) -> dict[str, str]:
 
 
 def keep(name: str, revision: str, *, source: str = "", version: str = "") -> None:
-    """Keep the file of an installed snap, and mount it: the current one is `/snap/NAME/current`."""
+    """Store the file of an installed snap, and mount it; `/snap/NAME/current` links to it."""
     forget(name)
     SNAPS.mkdir(parents=True, exist_ok=True)
     file = SNAPS / f"{name}_{revision}.snap"
@@ -147,15 +147,16 @@ def keep(name: str, revision: str, *, source: str = "", version: str = "") -> No
 
 
 def forget(name: str) -> None:
-    """Leave nothing of a snap's files."""
+    """Remove all files of a snap."""
     for file in SNAPS.glob(f"{name}_*.snap"):
         file.unlink()
     shutil.rmtree(MOUNTS / name, ignore_errors=True)
 
 
 def others() -> list[Other]:
-    """Return the other snaps: that of snapd is there unless the test says which snapd the machine
-    has.
+    """Return the installed snaps other than MicroK8s.
+
+    The snap of snapd is one of them unless the test has set the version of the machine's snapd.
     """
     found = [Other(**each) for each in json.loads(OTHERS.read_text())] if OTHERS.exists() else []
     is_there = any(each.name == "snapd" for each in found) or (BED / "snapd").exists()
@@ -169,15 +170,16 @@ def has(name: str) -> bool:
 
 
 def add(new: Other, *, source: str = "") -> None:
-    """Install another snap."""
+    """Install a snap other than MicroK8s, in place of one with the same name."""
     keep(new.name, new.revision, source=source, version=new.version)
     kept = [each for each in others() if each.name != new.name]
     OTHERS.write_text(json.dumps([asdict(each) for each in (*kept, new)]))
 
 
 def need_prerequisites(name: str, base: str) -> None:
-    """Bring what a snap needs: its base, and beside a snapd of the distribution's that of the
-    store.
+    """Install a snap's missing prerequisites from the store: its base, and the snap of snapd.
+
+    A distribution's own snapd does not count as the snap of snapd.
     """
     for what, needed in (("snap base", base), ("system snap", "snapd")):
         if not needed or has(needed):
@@ -191,7 +193,7 @@ def need_prerequisites(name: str, base: str) -> None:
 
 
 def from_store(name: str) -> Other:
-    """Return a base, or snapd, as the store has it."""
+    """Return a base, or snapd, in the version of the store."""
     if name == "snapd":
         return Other("snapd", VERSION, "25577", "latest/stable", "snapd")
     version, revision = BASES[name]

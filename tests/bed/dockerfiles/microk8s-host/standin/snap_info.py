@@ -20,8 +20,9 @@ DESCRIPTION = "MicroK8s is a small, fast, secure, single node Kubernetes that in
 
 
 def can_unicode() -> bool:
-    """Say whether signs are printed that are not ASCII: `--unicode`, else on terminals of UTF-8
-    (color.go).
+    """Say whether to print characters beyond ASCII: as `--unicode` says, else on UTF-8 terminals.
+
+    The rule is that of snapd's color.go.
     """
     for word in sys.argv:
         if word.startswith("--unicode="):
@@ -33,12 +34,12 @@ def can_unicode() -> bool:
 
 
 def tick() -> str:
-    """Return what stands behind the name of a publisher that was verified."""
+    """Return the sign that follows the name of a verified publisher."""
     return "✓" if can_unicode() else "**"
 
 
 def open_channels() -> list[str]:
-    """Return the channels that have something: a test may have closed some."""
+    """Return the channels with a release; a test may have closed some."""
     closed = BED / "closed-channels"
     return [
         channel
@@ -58,7 +59,7 @@ def listed(words: Sequence[str]) -> None:
         notes = ",".join(
             [*([] if found.enabled else ["disabled"]), "classic", *(["held"] if found.held else [])]
         )
-        # An assertion names the publisher.
+        # Only an assertion names the publisher: a snap without one has none.
         publisher = "-" if found.revision.startswith("x") else f"canonical{tick()}"
         rows.append(["microk8s", found.version, found.revision, found.channel, publisher, notes])
 
@@ -111,8 +112,9 @@ def info(words: Sequence[str]) -> None:
 
 
 def logs(words: Sequence[str]) -> None:
-    """Print the last lines of all services, as `snap logs [-n N] microk8s` does: TIME SERVICE[PID]:
-    MESSAGE.
+    """Print the last lines of all services, as `snap logs [-n N] microk8s` does.
+
+    Each line has the form TIME SERVICE[PID]: MESSAGE.
     """
     if installed() is None:
         snap_files.refuse('snap "microk8s" not found')
@@ -127,7 +129,7 @@ def logs(words: Sequence[str]) -> None:
         sender = f"microk8s.{service}[{pid.read_text().strip() if pid.exists() else 1}]"
         moment = "00:00:00"
         for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
-            # A line without a time is of the one before it.
+            # A line without a time has the time of the line before it.
             moment = found[0] if (found := CLOCK.search(line)) else moment
             said.append((moment, f"{date.today()}T{moment}Z {sender}: {line}"))
 
@@ -136,8 +138,9 @@ def logs(words: Sequence[str]) -> None:
 
 
 def _channels() -> list[list[str]]:
-    """Return a row for each risk of each track: a closed one points to a safer one, or has none to
-    point to.
+    """Return a row for each risk of each track.
+
+    A closed channel is marked with an arrow if its track has a safer open one, else with dashes.
     """
     rows = []
     closed, none = ("↑", "–") if can_unicode() else ("^", "--")
@@ -155,7 +158,7 @@ def _channels() -> list[list[str]]:
 
 
 def _table(rows: Sequence[Sequence[str]], *, gap: int = 1) -> str:
-    """Align cells to the left, but for the last of each row."""
+    """Align all cells but the last of each row to the left."""
     widths = [max(len(cell) for cell in column) + gap for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

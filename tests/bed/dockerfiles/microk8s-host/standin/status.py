@@ -1,4 +1,4 @@
-"""`microk8s status`: as scripts/wrappers/status.py prints it, its codes included."""
+"""`microk8s status`, with the output and exit codes of scripts/wrappers/status.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROLES = {0: "voter", 1: "standby", 2: "spare"}
 
 def status(words: Sequence[str]) -> None:
     need_access()
-    # The wrapper asks first, of a stopped worker too (wrappers/microk8s-status.wrapper).
+    # The wrapper checks this first, even on a stopped worker (wrappers/microk8s-status.wrapper).
     if is_worker():
         stop(
             "This MicroK8s deployment is acting as a node in a cluster.\nPlease use the control "
@@ -48,7 +48,7 @@ def status(words: Sequence[str]) -> None:
 
 
 def is_ready() -> bool:
-    """Say what MicroK8s calls ready: its service is there and some node is Ready."""
+    """Say whether MicroK8s is ready by its own rule: its service exists, and some node is Ready."""
     service = services.kubectl("get", "all", "--all-namespaces", seconds=20)
     nodes = services.kubectl("get", "nodes", "--all-namespaces", seconds=20)
     return "service/kubernetes" in service.stdout and " Ready " in nodes.stdout

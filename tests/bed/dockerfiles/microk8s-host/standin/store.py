@@ -1,7 +1,7 @@
 """The stand-in for dqlite: etcd with the cluster's members; its learners are dqlite's spares.
 
-dqlite has one voter until there are three nodes, then all three are (go-dqlite, roles.go); so does
-this.
+dqlite has one voter until there are three nodes, and then three voters (go-dqlite, roles.go). The
+stand-in follows that rule.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Member = dict[str, Any]
 
 
 class StoreError(Exception):
-    """The store refuses, or does not answer."""
+    """An error of the store: it rejects a request, or does not answer."""
 
 
 def ask(
     path: str, document: object | None = None, *, at: str = LOCAL, seconds: float = 10.0
 ) -> dict[str, Any]:
-    """Ask etcd's JSON gateway."""
+    """Send a request to etcd's JSON gateway, and return its answer."""
     body = json.dumps(document or {}).encode()
     try:
         with urllib.request.urlopen(
@@ -47,8 +47,10 @@ def ask(
 def ask_cluster(
     path: str, document: object | None = None, *, elsewhere: bool = False
 ) -> dict[str, Any]:
-    """Ask this node's etcd unless `elsewhere`, or another member's: a learner answers nothing about
-    its cluster.
+    """Send a request about the cluster to this node's etcd, or else to another member's.
+
+    With `elsewhere`, only other members are asked. A learner answers no questions about its
+    cluster.
     """
     first = StoreError("no other member answers")
     try:
@@ -70,7 +72,7 @@ def ask_cluster(
 
 
 def _known() -> list[str]:
-    """Return the hosts of the members, as this node knew them last."""
+    """Return the hosts of the other members, as this node knew them last."""
     joins, listed = BACKEND / "joins", BACKEND / "cluster.yaml"
     found = (
         [member["Address"] for member in yaml.safe_load(listed.read_text())]
@@ -85,8 +87,9 @@ def _known() -> list[str]:
 
 
 def members() -> list[Member]:
-    """Return the members as dqlite's cluster.yaml has them: Address, ID, Role (0 voter, 2
-    spare).
+    """Return the members in the form of dqlite's cluster.yaml: Address, ID, Role.
+
+    Role is 0 for a voter, 2 for a spare.
     """
     found = ask_cluster("member/list").get("members", [])
     return [
@@ -100,7 +103,7 @@ def members() -> list[Member]:
 
 
 def own_address() -> str:
-    """Return the address of this node's store for others; loopback until another node joined."""
+    """Return the address of this node's store: a loopback address until another node joins."""
     path = BACKEND / "info.yaml"
     return (
         str(yaml.safe_load(path.read_text())["Address"])
@@ -110,8 +113,9 @@ def own_address() -> str:
 
 
 def write_files() -> None:
-    """Write cluster.yaml and info.yaml, as dqlite keeps them; this node first, so that kine asks it
-    first.
+    """Write cluster.yaml and info.yaml in dqlite's form.
+
+    This node comes first in the list, so that kine asks it first.
     """
     found = sorted(members(), key=lambda member: member["Address"] != own_address())
     _write("cluster.yaml", found)
@@ -120,10 +124,10 @@ def write_files() -> None:
 
 
 def _write(name: str, document: object) -> None:
-    """Write a file in one go: kine reads it every second, and knows no voter while it is empty.
+    """Replace a file in one step: kine reads it every second, and an empty file names no voter.
 
-    Each thread has an unfinished file of its own: the agent's two write at the same time while a
-    node joins.
+    Each thread has an unfinished file of its own, since two threads of the agent write at the same
+    time while a node joins.
     """
     unfinished = BACKEND / f"{name}.{threading.get_native_id()}"
     unfinished.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -131,26 +135,27 @@ def _write(name: str, document: object) -> None:
 
 
 def new(address: str = f"127.0.0.1:{STORE_PORT}") -> None:
-    """Begin a store of this node's own."""
+    """Begin a store with this node as its only member."""
     shutil.rmtree(BACKEND, ignore_errors=True)
     BACKEND.mkdir(parents=True)
     member = {"Address": address, "ID": 0, "Role": 0}
     _write("info.yaml", member)
     if address.startswith("127."):
-        # An API server whose first write finds no voter ends after a minute, and restarts.
+        # Without a voter at its first write, an API server would exit after a minute and restart.
         _write("cluster.yaml", [member])
 
 
 def refuse_to_start() -> None:
-    """Note that this node's version does not work with the others': until another one is installed,
-    nothing runs.
+    """Record that the installed version does not work with the other members' version.
+
+    The store does not run until another revision is installed.
     """
     found = installed()
     (BACKEND / "refused").write_text(found.revision if found else "")
 
 
 def command() -> list[str]:
-    """Return etcd's command; a store that has data continues with it whatever the flags say."""
+    """Return etcd's command; a store with data continues with them whatever the flags say."""
     refused, found = BACKEND / "refused", installed()
     if refused.exists() and found and refused.read_text() == found.revision:
         return ["sleep", "infinity"]
@@ -181,8 +186,9 @@ def command() -> list[str]:
             "--initial-cluster-state",
             "existing" if joins.exists() else "new",
         ),
-        # A voter that is slow since this machine plays many others is no reason for an election;
-        # and one that is alone waits as long as this until it votes for itself.
+        # The heartbeat is slow once others vote: a voter that is slow because this machine plays
+        # many hosts should cause no election. A voter that is alone waits for the election timeout
+        # before it votes for itself.
         *("--heartbeat-interval", str(beat), "--election-timeout", str(10 * beat), "--pre-vote"),
     ]
 
@@ -192,16 +198,14 @@ def _is_steady() -> bool:
 
 
 def steady() -> bool:
-    """Let an election take its time from the next start on, since others will vote; say whether
-    that is new.
-    """
+    """Make elections slow from the next start on, for other voters; say whether that is new."""
     is_new = not _is_steady()
     (BACKEND / STEADY).touch()
     return is_new
 
 
 def leave_loopback(address: str) -> None:
-    """Let the only member be reached by others, which takes a restart of it: the caller's."""
+    """Let others reach the only member; the caller has to restart it."""
     found = members()
     ask_cluster("member/update", {"ID": str(found[0]["ID"]), "peerURLs": [f"http://{address}"]})
     (BACKEND / "info.yaml").write_text(
@@ -210,11 +214,11 @@ def leave_loopback(address: str) -> None:
 
 
 def add(address: str) -> str:
-    """Add a spare; return its etcd's facts about the cluster.
+    """Add a spare; return the members as etcd's --initial-cluster.
 
-    etcd takes one learner at a time, so that others vote first; it waits until one has caught up,
-    and all were connected for 5 s, which is not long on a quiet machine. dqlite has no such rules:
-    its callers never hear of them.
+    etcd allows one learner at a time, so existing spares are promoted first. It also waits until a
+    learner has caught up and all members were connected for 5 s, which is short on a quiet machine.
+    dqlite has no such rules, so callers never see those rejections.
     """
     refused = StoreError()
 
@@ -246,7 +250,7 @@ def is_voter() -> bool:
 
 
 def adjust_roles() -> None:
-    """Make voters of spares once there are three nodes; the others stand by."""
+    """Promote spares until there are three voters, once there are three nodes."""
     found = members()
     spares = [member for member in found if member["Role"] == 2]
     if len(found) >= VOTERS:
@@ -260,7 +264,7 @@ def remove(address: str, *, elsewhere: bool = False) -> None:
 
 
 def rest_takes_writes() -> bool:
-    """Say whether one of the other members takes a write: without a leader none does."""
+    """Say whether another member accepts a write: without a leader none does."""
     for address in _known():
         try:
             ask("kv/put", {"key": "bGVmdA==", "value": ""}, at=f"http://{address}:{STORE_CLIENTS}")
@@ -271,7 +275,7 @@ def rest_takes_writes() -> bool:
 
 
 def others() -> list[str]:
-    """Return the addresses of the members that are not on this host."""
+    """Return the addresses of the members on other hosts."""
     own = {f"{address}:{STORE_PORT}" for address in (*addresses(), "127.0.0.1")}
     return [member["Address"] for member in members() if member["Address"] not in own]
 

@@ -1,5 +1,6 @@
-"""The tokens with which nodes join: credentials/cluster-tokens.txt, one a line, `TOKEN` once or
-`TOKEN|EXPIRY`.
+"""The tokens with which nodes join, in credentials/cluster-tokens.txt.
+
+Each line is `TOKEN`, which is valid once, or `TOKEN|EXPIRY`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ def add(token: str, ttl: int) -> None:
 
 
 def consume(token: str) -> bool:
-    """Say whether a token is valid. One without an expiry is used up by the question, whatever
-    comes of the join.
+    """Say whether a token is valid.
+
+    The question uses up a token without an expiry, whether or not the join succeeds.
     """
     lines = TOKENS.read_text().splitlines() if TOKENS.exists() else []
     lasting = [line.split("|") for line in lines if "|" in line]

@@ -1,3 +1,3 @@
-"""Stands where Isaac Sim has Torch."""
+"""Stand-in for the Torch that Isaac Sim bundles."""
 
 __version__ = "2.7.0+cu128"

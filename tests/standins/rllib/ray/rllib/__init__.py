@@ -1,1 +1,1 @@
-"""Stands where RLlib is."""
+"""Stand-in for RLlib."""

@@ -1,6 +1,4 @@
-"""Stands where ray.tune is: a training prints what it was given, and fails if asked for no
-steps.
-"""
+"""Stand-in for ray.tune: a training prints its settings, and fails if asked for no steps."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Stands where ray.tune.registry is; the environment that was registered last is `made`."""
+"""Stand-in for ray.tune.registry; `made` has the registered environments, the latest last."""
 
 from collections.abc import Callable
 from typing import Any

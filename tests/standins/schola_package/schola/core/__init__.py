@@ -1,1 +1,1 @@
-"""The parts of Schola's launchers."""
+"""The parts that Schola's launchers use."""

@@ -1,4 +1,4 @@
-"""A game, and who plays in it."""
+"""The environment of a game, and its agents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class ScholaEnv:
-    """A connection that was started; the real one asks the game for its agents."""
+    """A started connection with one agent; Schola's environment asks the game for its agents."""
 
     def __init__(self, unreal_connection: Any, verbosity: int = 0) -> None:
         self.unreal_connection = unreal_connection

@@ -1,4 +1,4 @@
-"""Games, one started for each connection or already there."""
+"""Connections to games: to a running game, or to one that the connection starts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ class UnrealEditorConnection:
         self.url, self.port = url, port
 
     def start(self) -> None:
-        """Find it."""
+        """Do nothing: the game runs already."""
 
     def close(self) -> None:
-        """Leave it as it is."""
+        """Do nothing: the game keeps running."""
 
 
 class StandaloneUnrealConnection:
-    """A game that is started here. Without a port it looks for a free one on ::1, as the real
-    one.
+    """A game that this connection starts.
+
+    Without a port, it looks for a free one on ::1, as Schola does.
     """
 
     def __init__(
@@ -52,6 +53,6 @@ class StandaloneUnrealConnection:
         self.env_process = subprocess.Popen(self.make_args())
 
     def close(self) -> None:
-        """End the script; what it started is left."""
+        """Kill the game's script; processes that the script started keep running."""
         if self.env_process is not None:
             self.env_process.kill()

@@ -1,1 +1,1 @@
-"""Its commands."""
+"""Schola's commands."""

@@ -1,3 +1,3 @@
-"""Stands where RLlib's APPO is: it takes what PPO takes, as far as Schola asks."""
+"""Stand-in for RLlib's APPO, which accepts all of PPO's arguments that Schola uses."""
 
 from ray.rllib.algorithms.ppo import PPOConfig as APPOConfig  # noqa: F401

@@ -1,3 +1,3 @@
-"""Stands where RLlib's IMPALA is: it takes what PPO takes, as far as Schola asks."""
+"""Stand-in for RLlib's IMPALA, which accepts all of PPO's arguments that Schola uses."""
 
 from ray.rllib.algorithms.ppo import PPOConfig as IMPALAConfig  # noqa: F401

@@ -1,4 +1,4 @@
-"""Stands where RLlib's PPO is, with the arguments of Ray 2.60."""
+"""Stand-in for RLlib's PPO, with the arguments of Ray 2.60."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAKES = {
 
 
 class PPOConfig:
-    """The requests of each of its methods."""
+    """A configuration that records the arguments of each call, by method."""
 
     def __init__(self) -> None:
         self.asked: dict[str, dict[str, Any]] = {}
@@ -58,7 +58,7 @@ class PPOConfig:
 
 
 class PPO:
-    """The algorithm that is trained with it."""
+    """The algorithm, which reports its resources and does not train."""
 
     @classmethod
     def default_resource_request(cls, config: PPOConfig) -> Any:

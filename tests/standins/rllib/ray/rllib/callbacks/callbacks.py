@@ -1,5 +1,5 @@
-"""Stands where RLlib's callbacks are."""
+"""Stand-in for RLlib's callbacks."""
 
 
 class RLlibCallback:
-    """Callbacks that RLlib calls, when something has happened."""
+    """The base class of callbacks."""

@@ -1,10 +1,10 @@
-"""Stands where RLlib's policies are."""
+"""Stand-in for RLlib's policies."""
 
 from typing import Any
 
 
 class PolicySpec:
-    """A policy to be made."""
+    """The specification of a policy."""
 
     def __init__(self, **how: Any) -> None:
         self.how = how

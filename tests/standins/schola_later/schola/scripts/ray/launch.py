@@ -1,8 +1,7 @@
-"""The launcher of Schola 1.1 and later: an algorithm behind the flags, whose settings are groups of
-dataclasses.
+"""The launcher of Schola 1.1 and later: the algorithm follows the flags on the command line.
 
-It has the functions, flags and defaults of the real one, asks Ray for the same, and so is refused
-by the same Rays.
+Groups of dataclasses hold its settings. It has the functions, flags and defaults of the real
+launcher and makes the same calls to Ray, so that the same versions of Ray reject them.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def main_from_cli() -> Any:
 
 
 def main(args: RLlibScriptArgs) -> Any:
-    """Train as was asked, on the cluster or on a Ray of its own."""
+    """Train with the given settings, on the cluster's Ray or on a new local one."""
     asked = args.asked
     ray.init(
         **({} if asked.using_cluster else {"num_cpus": asked.num_cpus, "num_gpus": asked.num_gpus})

@@ -1,1 +1,1 @@
-"""Its commands for Ray."""
+"""Schola's commands for Ray."""

@@ -1,7 +1,7 @@
-"""Schola's way into RLlib: one function that trains, and one that wraps it and waits for a key.
+"""Schola's launcher for RLlib: `main` trains, and `main_from_cli` calls it with parsed flags.
 
-It asks Ray for the same as the real 1.0.0, by the same methods and names, and so is refused by the
-same Rays.
+It makes the same calls to Ray as the real 1.0.0, by method and name, so that the same versions of
+Ray reject them.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def main_from_cli() -> Any:
 
 
 def main(args: RLlibArgs) -> Any:
-    """Ask the game for its agents, then train; the real one's agents play in the game, and these in
-    nothing.
-    """
+    """Ask the game for its agents, then train; these agents, unlike Schola's, do not play."""
     game = ScholaEnv(args.make_unreal_connection(), verbosity=0)
     names = game.agent_display_names[0]
     game.close()
