@@ -78,7 +78,7 @@ def prepare(ec2: EC2Client, iam: IAMClient) -> None:
 def objects(ec2: EC2Client, iam: IAMClient) -> set[str]:
     """Return all that costs money or grants rights; network interfaces are left out.
 
-    Moto itself loses network interfaces.
+    Moto leaves those of terminated instances `in-use`.
     """
     reservations = [
         found

@@ -215,7 +215,7 @@ class Cloud:
         self._control()
 
     def break_next(self, script: str, *, times: int = 1, **tags: str) -> None:
-        """Let the next `times` instances with these tags run `script` as they boot, a fault.
+        """Plan a fault: the next `times` instances with these tags run `script` as they boot.
 
         tests/bed/instances.py names the usual faults.
         """

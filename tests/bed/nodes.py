@@ -13,7 +13,7 @@ EVICTION = 100 * 2**20
 
 
 def start(plane: ControlPlane, hosts: list[Host]) -> None:
-    """Make every host a node; the pods of host N have the addresses 10.1.N.0/24."""
+    """Make every host a node; the pods of `hosts[N]` have addresses of 10.1.N.0/24."""
     each(lambda number: _start_one(plane, hosts, number), range(len(hosts)))
 
 

@@ -131,7 +131,7 @@ def _tell_all_kubelets() -> None:
 
 
 def _choose_driver(words: Sequence[str]) -> str:
-    """Return the owner of the GPUs' driver, "host" or "operator", for all hosts.
+    """Return the source of the GPUs' driver on all hosts: "host" or "operator".
 
     Unless a flag decides, only this host's GPUs count (addons/nvidia/enable).
     """

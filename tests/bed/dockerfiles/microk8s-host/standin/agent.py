@@ -33,8 +33,8 @@ class Handler(BaseHTTPRequestHandler):
     """The agent's requests, all of them POST.
 
     /cluster/api/v2.0/join accepts a node. A control plane that joins asks /standin/member to become
-    a member of the store. Another node's agent sends new arguments of the kubelet to
-    /standin/kubelet.
+    a member of the store. An addon that is enabled on another node sends new arguments of the
+    kubelet to /standin/kubelet.
     """
 
     def do_POST(self) -> None:

@@ -1,4 +1,7 @@
-"""Certificates as MicroK8s makes them: a CA valid for ten years, most others for one."""
+"""Certificates as MicroK8s makes them.
+
+server.crt and front-proxy-client.crt are valid for a year, all others for ten.
+"""
 
 from __future__ import annotations
 

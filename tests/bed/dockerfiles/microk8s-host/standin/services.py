@@ -127,7 +127,7 @@ def wait_for_api(seconds: float = 120.0) -> bool:
 def kubectl(
     *arguments: str, given: str | None = None, seconds: float = 60.0
 ) -> subprocess.CompletedProcess[str]:
-    """Run kubectl with this node's credentials, with a worker's those of its kubelet.
+    """Run kubectl with this node's credentials; a worker has those of its kubelet.
 
     They suffice, since authorization is AlwaysAllow unless rbac is enabled.
     """
@@ -239,7 +239,8 @@ def _kubelet() -> list[str]:
             "--feature-gates=KubeletInUserNamespace=true",
         ),
         "--node-status-update-frequency=2s",
-        # The disk is a developer's, and the pause image could not be pulled again.
+        # No garbage collection of images: the disk is a developer's, and the pause image could not
+        # be pulled again.
         "--image-gc-high-threshold=100",
     ]
 
