@@ -216,9 +216,9 @@ def leave_loopback(address: str) -> None:
 def add(address: str) -> str:
     """Add a spare; return the members as etcd's --initial-cluster.
 
-    etcd allows one learner at a time, so existing spares are promoted first. etcd also waits until a
-    learner has caught up and all members were connected for 5 s, which is short on a quiet machine.
-    dqlite has no such rules, so callers never see those rejections.
+    etcd allows one learner at a time, so existing spares are promoted first. etcd also waits until
+    a learner has caught up and all members were connected for 5 s, which is short on a quiet
+    machine. dqlite has no such rules, so callers never see those rejections.
     """
     refused = StoreError()
 
