@@ -261,7 +261,7 @@ def held(*visible: str) -> tuple[dict[str, Any], ...]:
             False,
             "a task with GPU ['0'] sees CUDA_VISIBLE_DEVICES='0,1'",
         ),
-        (({"problem": "boom"},), False, "no task with a GPU runs next to the others: boom"),
+        (({"problem": "boom"},), False, "a task with a GPU did not run next to the others: boom"),
     ],
 )
 def test_tasks_on_all_gpus_of_a_node_each_see_their_own(each: Any, ok: bool, detail: str) -> None:

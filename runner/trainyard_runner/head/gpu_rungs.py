@@ -202,7 +202,7 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
     """
     for view in each:
         if problem := view.get("problem"):
-            return f"no task with a GPU runs next to the others: {problem}"
+            return f"a task with a GPU did not run next to the others: {problem}"
         assigned = view["assigned"]
         visible = view["visible"]
         if len(assigned) != 1 or visible != assigned[0]:

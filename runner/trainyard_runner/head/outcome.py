@@ -44,10 +44,10 @@ class Outcome:
 def of_tasks(
     plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None
 ) -> Outcome:
-    """Return how a run ended that was not stopped.
+    """Return the outcome of a run that was not stopped.
 
-    It fails if tasks failed, if outputs could not be sent to the head, or if a declared output is
-    missing from all tasks that declare it.
+    The run fails if tasks failed, if outputs could not be sent to the head, or if a declared output
+    is missing from all tasks that declare it.
     """
     # A sweep succeeds although trials were pruned, or some failed: the sweep itself decides.
     if sweep:

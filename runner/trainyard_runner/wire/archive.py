@@ -178,10 +178,10 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
 
 
 def stays_inside(name: str, target: str) -> bool:
-    """Return whether a link's target is inside, even if other paths are or become links.
+    """Return whether a link stays below the archive's top, even if other paths are or become links.
 
-    `name` is the link's. The target is inside if it is relative, if all its ".." come first, and if
-    these lead no higher than the top.
+    `name` is the link's. It stays there if its target is relative, if all ".." of the target come
+    first, and if these lead no higher than the top.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
     ups = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
