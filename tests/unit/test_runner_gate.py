@@ -138,9 +138,13 @@ def test_declared_and_found_gpus_must_agree(
 @pytest.mark.parametrize(
     ("torch", "ok", "detail"),
     [
-        ({"version": "2.5", "count": 2, "wrong": []}, True, "torch 2.5, 2 GPUs, products correct"),
+        (
+            {"version": "2.5", "count": 2, "wrong": []},
+            True,
+            "torch 2.5, 2 GPUs, matrix products correct",
+        ),
         ({"version": "2.5", "count": 0, "wrong": []}, False, "torch 2.5 sees 0 GPUs, Ray 2"),
-        ({"version": "2.5", "count": 2, "wrong": [1]}, False, "wrong product of matrices on GPU 1"),
+        ({"version": "2.5", "count": 2, "wrong": [1]}, False, "wrong matrix product on GPU 1"),
         ({"error": "no kernel image"}, False, "no kernel image"),
         ({"missing": True}, True, "not importable on this node"),
     ],

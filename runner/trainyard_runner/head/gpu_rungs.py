@@ -101,11 +101,11 @@ def _torch_on_gpus(found: Mapping[str, Any], node: str, *, gpus: float) -> Check
         return Check("torch", node, False, detail, hint=hint)
 
     if found["wrong"]:
-        detail = f"wrong product of matrices on GPU {', '.join(map(str, found['wrong']))}"
+        detail = f"wrong matrix product on GPU {', '.join(map(str, found['wrong']))}"
         hint = "The GPU is faulty: take it out of the cluster."
         return Check("torch", node, False, detail, hint=hint)
 
-    detail = f"{version}, {found['count']} GPUs, products correct"
+    detail = f"{version}, {found['count']} GPUs, matrix products correct"
     return Check("torch", node, True, detail)
 
 

@@ -62,7 +62,7 @@ def explain(
 
 
 def of_worker() -> tuple[str, ...]:
-    """Ask Ray for the last lines of the worker that crashed last; () without one or an answer.
+    """Ask Ray for the last lines of the worker that crashed last; () if none did, or on no answer.
 
     Ray does not say whose worker it was. A crash of more than a minute ago is ignored: it belongs
     to another attempt.

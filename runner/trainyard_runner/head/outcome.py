@@ -78,7 +78,7 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 
 
 def _absent(plan: Plan, records: Records) -> str | None:
-    """Return the first declared output that is missing from every task that declares it, in words.
+    """Say which declared output every task that declares it lacks; None without such an output.
 
     An output that only some tasks lack is no failure: in a gang, often one task writes it.
     """

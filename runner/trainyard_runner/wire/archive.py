@@ -140,8 +140,9 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
     """Yield a tar archive of the entries in parts, without the end mark.
 
     Without `left_out`: raises ChangedError if a file is not as the scan saw it, and skips a file
-    that this user may not read. With `left_out`: sends each file as it is by now, and appends files
-    that cannot be read to that list. Zeros replace the end of a file that shrinks while it is read.
+    that this user may not read. With `left_out`: sends each file as it is by now, and appends to
+    that list the files that cannot be read. If a file shrinks while it is read, zeros replace its
+    end.
     """
     pending = bytearray()
     for entry in entries:
