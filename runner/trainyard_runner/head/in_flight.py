@@ -121,7 +121,7 @@ class InFlight:
         return self._gang is not None and submitting.is_ready(self._gang)
 
     def submit_gang(self, unit: Unit) -> None:
-        """Submit the tasks of a gang to the places that `reserve` asked for, which must be ready."""
+        """Submit a gang's tasks to the places that `reserve` asked for, which must be ready."""
         if self._gang is None:
             raise AssertionError("a gang has its places before it starts")
         self._ray_tasks |= self._submitter.submit_gang(unit, self._gang)
@@ -328,8 +328,8 @@ class InFlight:
     def _end(self, live: Live, unsaid: Ending | None = None) -> None:
         """Close an attempt: at once if it was quick or never began, else when Ray has cleaned up.
 
-        Ray has cleaned up once all that the attempt started is gone (`Drivers`). `unsaid`: how it
-        ended, if its worker did not say so.
+        `Drivers` waits, for at most PATIENCE seconds, until all that the attempt started in Ray is
+        gone. `unsaid`: how the attempt ended, if its worker did not say so.
         """
         said = live.record.ended
         if not live.record.is_started or (said and said["seconds"] < QUICK):

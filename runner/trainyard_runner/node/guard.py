@@ -263,7 +263,7 @@ def _find(program: str, path: str) -> str:
 
 
 def _first_line_reason(script: str) -> str:
-    """Return why an existing script could not be started: the program in its first line is missing."""
+    """Say why an existing script could not be started: the program in its first line is missing."""
     with contextlib.suppress(OSError), Path(script).open("rb") as file:
         first = file.readline(256).rstrip(b"\n").decode(errors="replace")
         if first.startswith("#!"):
