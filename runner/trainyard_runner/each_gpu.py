@@ -17,7 +17,7 @@ MEET_SECONDS = 20.0
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
-    """Wait until all tasks of the node run; return the GPUs that Ray gave this task and it sees.
+    """Wait until all tasks of the node run; return the GPUs that this task got and those it sees.
 
     `question`: "meeting" names the meeting, "index" this task in it, "count" is how many tasks
     meet. After MEET_SECONDS, returns with "met" false.

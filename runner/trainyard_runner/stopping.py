@@ -85,7 +85,7 @@ class StopWatch:
 
 
 def read(run: str) -> dict[str, Any]:
-    """Return a run's entry: {"all", "attempts", "grace", "go"}, each as far as it was set."""
+    """Return a run's entry: {"all", "attempts", "grace", "go"}, each only if it was set."""
     raw = _internal_kv_get(_key(run), namespace=_NAMESPACE)
     if not raw:
         return {}

@@ -101,7 +101,7 @@ def test_a_failed_task_brings_outputs_home_and_a_failed_start_says_why(yard: Yar
     ended = {one["task"]: one for one in of_kind(run, "attempt-ended")}
     absent, unlike = ended["absent"], ended["unlike"]
     first_line = (
-        "its first line names no program: '#!/bin/sh\\r', which ends with a carriage return"
+        "its first line names a missing program: '#!/bin/sh\\r', which ends with a carriage return"
     )
     assert first_line in ended["from-windows"]["reason"]
     assert absent["reason"] == "no program 'pyhton3'"

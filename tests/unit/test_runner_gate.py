@@ -138,9 +138,13 @@ def test_declared_and_found_gpus_must_agree(
 @pytest.mark.parametrize(
     ("torch", "ok", "detail"),
     [
-        ({"version": "2.5", "count": 2, "wrong": []}, True, "torch 2.5, 2 GPUs, products correct"),
+        (
+            {"version": "2.5", "count": 2, "wrong": []},
+            True,
+            "torch 2.5, 2 GPUs, matrix products correct",
+        ),
         ({"version": "2.5", "count": 0, "wrong": []}, False, "torch 2.5 sees 0 GPUs, Ray 2"),
-        ({"version": "2.5", "count": 2, "wrong": [1]}, False, "wrong product of matrices on GPU 1"),
+        ({"version": "2.5", "count": 2, "wrong": [1]}, False, "wrong matrix product on GPU 1"),
         ({"error": "no kernel image"}, False, "no kernel image"),
         ({"missing": True}, True, "not importable on this node"),
     ],
@@ -261,7 +265,7 @@ def held(*visible: str) -> tuple[dict[str, Any], ...]:
             False,
             "a task with GPU ['0'] sees CUDA_VISIBLE_DEVICES='0,1'",
         ),
-        (({"problem": "boom"},), False, "no task with a GPU runs next to the others: boom"),
+        (({"problem": "boom"},), False, "a task with a GPU did not run next to the others: boom"),
     ],
 )
 def test_tasks_on_all_gpus_of_a_node_each_see_their_own(each: Any, ok: bool, detail: str) -> None:

@@ -55,8 +55,8 @@ class Capacity:
     def window(self, task: Task) -> int:
         """Return how many tasks of a shape may be submitted to Ray at the same time.
 
-        These are twice as many as fit: Ray starts the next at once when one ends, and an autoscaler
-        sees that tasks wait.
+        These are twice as many as fit, at least _LEAST_WINDOW: Ray starts the next at once when one
+        ends, and an autoscaler sees that tasks wait.
         """
         return max(_LEAST_WINDOW, 2 * nodes.slots(task, self._nodes.known))
 

@@ -66,7 +66,7 @@ class Conclusions:
             self._over(unit)
 
     def finish(self, units: Iterable[Unit], state: State, *, reason: str | None = None) -> None:
-        """Count these units' tasks as ended in `state`, and write it; none is tried again."""
+        """Count these units' tasks as ended in `state`, and write events; none is tried again."""
         for unit in units:
             for task in unit.tasks:
                 self._finish(task.name, state, unit.attempt, reason=reason)
@@ -78,7 +78,7 @@ class Conclusions:
         live.unit.ended(live.task, "stopped")
 
     def _blame(self, live: Live) -> None:
-        """Avoid a node for the rest of the run once the watchdog ended two tasks there."""
+        """Note whether the watchdog ended the attempt; avoid a node where it ended two tasks."""
         cause = (live.record.ended or {}).get("watch")
         # In a sweep, the configuration causes NaN, not the node.
         if cause is None or (self._sweep and cause == "nan"):
@@ -106,7 +106,7 @@ class Conclusions:
         reason: str | None = None,
         last: str | None = None,
     ) -> None:
-        """Count a task as ended, and write it.
+        """Count a task as ended, tell the sweep, and write the event.
 
         `reason`: why it ended without a further attempt, for the event. `last`: the reason of its
         last attempt, which a sweep gets if there is no `reason`.

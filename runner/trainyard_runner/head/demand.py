@@ -128,7 +128,7 @@ def _free(name: str, demand: Demand) -> str:
 
 
 class DemandWatch:
-    """Writes an event once commands have waited in Ray for _PATIENCE, and when that changes."""
+    """Writes an event once commands have waited in Ray for _PATIENCE, and at each change."""
 
     def __init__(
         self,

@@ -33,9 +33,9 @@ _REMOVED = gcs_pb2.PlacementGroupTableData.REMOVED
 class RayJob:
     """An entry of Ray's table of jobs.
 
-    `driver`: the attempt whose command connected, or None. `submission`: the submitted job's id,
-    which of a run of Trainyard is the run's name, or "". `is_foreign`: the program was submitted or
-    connected without Trainyard.
+    `driver`: the attempt whose command connected, or None. `submission`: the submitted job's id, or
+    "" for another job; a run of Trainyard has its name as id. `is_foreign`: the program was
+    submitted or connected without Trainyard.
     """
 
     job_id: bytes

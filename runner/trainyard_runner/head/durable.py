@@ -22,9 +22,10 @@ class Kept:
 
 
 def place(run: Path, storage: str | None) -> Kept:
-    """Link the checkpoints of the run with the directory `run` to its directory on `storage`.
+    """Keep a run's checkpoints on `storage`: its directory `run` gets a link to a directory there.
 
-    If that fails, checkpoints stay on the head's disk, and `problem` says why.
+    Without `storage`, this does nothing. If it fails, checkpoints stay on the head's disk, and
+    `problem` says why.
     """
     if storage is None:
         return Kept()

@@ -98,9 +98,10 @@ class SmokeGate:
             self._record([check])
 
     def _wait_for_nodes(self) -> Sequence[nodes.Node]:
-        """Wait until all declared nodes that are not optional have joined; return the living ones.
+        """Wait until all required nodes have joined; return the living ones.
 
-        Ray starts jobs before its nodes have joined (ray PR#61046). A timeout returns normally: the
+        Required are all declared nodes that are not optional, and at least `min_nodes` nodes. Ray
+        starts jobs before its nodes have joined (ray PR#61046). A timeout returns normally: the
         recorded check `nodes` then names the missing ones.
         """
         began = time.monotonic()
@@ -275,7 +276,7 @@ def _more_nodes(count: int) -> str:
 
 
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:
-    """Return what the tasks saw that held all GPUs of a node at the same time.
+    """Return what a node's tasks saw while they held all its GPUs at the same time.
 
     Returns () if they did not meet, as when another program's task held one of the GPUs. A task
     with a problem counts as one that met.

@@ -101,11 +101,11 @@ def _torch_on_gpus(found: Mapping[str, Any], node: str, *, gpus: float) -> Check
         return Check("torch", node, False, detail, hint=hint)
 
     if found["wrong"]:
-        detail = f"wrong product of matrices on GPU {', '.join(map(str, found['wrong']))}"
+        detail = f"wrong matrix product on GPU {', '.join(map(str, found['wrong']))}"
         hint = "The GPU is faulty: take it out of the cluster."
         return Check("torch", node, False, detail, hint=hint)
 
-    detail = f"{version}, {found['count']} GPUs, products correct"
+    detail = f"{version}, {found['count']} GPUs, matrix products correct"
     return Check("torch", node, True, detail)
 
 
@@ -202,7 +202,7 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
     """
     for view in each:
         if problem := view.get("problem"):
-            return f"no task with a GPU runs next to the others: {problem}"
+            return f"a task with a GPU did not run next to the others: {problem}"
         assigned = view["assigned"]
         visible = view["visible"]
         if len(assigned) != 1 or visible != assigned[0]:

@@ -1,4 +1,4 @@
-"""Attempts in flight: submitted to Ray, and not closed before Ray has ended all they started."""
+"""Attempts in flight: from their submission until Ray has ended all that they started."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class InFlight:
         return self._gang is not None and submitting.is_ready(self._gang)
 
     def submit_gang(self, unit: Unit) -> None:
-        """Submit all tasks of a gang to the places that `reserve` asked for, once these are ready."""
+        """Submit a gang's tasks to the places that `reserve` asked for, which must be ready."""
         if self._gang is None:
             raise AssertionError("a gang has its places before it starts")
         self._ray_tasks |= self._submitter.submit_gang(unit, self._gang)
@@ -145,7 +145,7 @@ class InFlight:
             self._take(generator, self._ray_tasks[generator])
 
     def withdraw(self, avoided: Callable[[Task], frozenset[str]]) -> None:
-        """Cancel single tasks that still wait in Ray with outdated avoided nodes.
+        """Cancel single tasks that wait in Ray, if they now avoid other nodes than Ray was told.
 
         Their units are queued again when Ray reports the cancellation. `avoided` returns the ids of
         the nodes that a task avoids now.
@@ -215,7 +215,7 @@ class InFlight:
                     self._end(live, Ending("failed", reason, is_final=True))
 
     def clear(self) -> None:
-        """Remove this run's requests to stop and a gang's places from Ray."""
+        """Remove from Ray what this run put there: requests to stop, and a gang's places."""
         self._board.clear()
         self.release_gang()
 
@@ -246,7 +246,10 @@ class InFlight:
                     self._hear(ray_task, number, batch)
 
     def _take_back(self, ray_task: RayTask) -> None:
-        """Queue the units of a withdrawn Ray task again; an attempt that had begun counts as lost."""
+        """Queue the units of a Ray task again if it was withdrawn, unless the run is stopping.
+
+        An attempt that had begun counts as lost.
+        """
         if not ray_task.is_withdrawn or self._is_stopping:
             return
         for live in ray_task.open.values():
@@ -323,9 +326,10 @@ class InFlight:
         return ending
 
     def _end(self, live: Live, unsaid: Ending | None = None) -> None:
-        """Close an attempt once Ray has ended all that it started.
+        """Close an attempt: at once if it was quick or never began, else when Ray has cleaned up.
 
-        `unsaid`: how it ended, if its worker did not say so.
+        `Drivers` waits, for at most PATIENCE seconds, until all that the attempt started in Ray is
+        gone. `unsaid`: how the attempt ended, if its worker did not say so.
         """
         said = live.record.ended
         if not live.record.is_started or (said and said["seconds"] < QUICK):
@@ -346,7 +350,7 @@ class InFlight:
 
 
 def _ending(live: Live, unsaid: Ending | None) -> Ending:
-    """Return how an attempt ended: as its records or its worker say, else `unsaid`."""
+    """Return how an attempt ended: as its record or its worker says, else `unsaid`."""
     if live.record.failure:
         return Ending("failed", live.record.failure, is_final=True)
     said = live.record.ended
@@ -359,7 +363,7 @@ def _ending(live: Live, unsaid: Ending | None) -> Ending:
 
 
 def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
-    """Return the ending of attempts whose worker crashed before they began.
+    """Return the ending of attempts whose worker crashed before they began; note the crash.
 
     Asks Ray for the worker's last lines; without any, returns `ending`. If every attempt's unit has
     crashed with the same error before, the ending is failed and final: a retry cannot help, as when

@@ -25,8 +25,8 @@ class SilentError(Exception):
 class Receiver:
     """Takes the parts for one run in the order of their numbers.
 
-    `take` removes the part of a name and returns it, None if it has not arrived. `check` is called
-    while the next part has not arrived, and may raise.
+    `take` gets a part's name: it removes and returns that part, or returns None if the part has not
+    arrived. `check` is called while the next part has not arrived, and may raise.
     """
 
     def __init__(

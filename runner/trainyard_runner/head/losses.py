@@ -36,7 +36,7 @@ class Ending:
 def explain(
     error: BaseException, *, node: str | None, node_is_alive: bool, is_alone: bool = True
 ) -> Ending:
-    """Return how an attempt ended for which Ray raised `error`.
+    """Return the ending of an attempt for which Ray raised `error`.
 
     `is_alone`: its Ray task had no other open attempt. Otherwise the memory that ran out may be
     another attempt's, and the attempt counts as lost.
@@ -62,7 +62,7 @@ def explain(
 
 
 def of_worker() -> tuple[str, ...]:
-    """Ask Ray for the last lines of the worker that crashed last; () without one or an answer.
+    """Ask Ray for the last lines of the worker that crashed last; () if none did, or on no answer.
 
     Ray does not say whose worker it was. A crash of more than a minute ago is ignored: it belongs
     to another attempt.
@@ -91,7 +91,7 @@ def of_worker() -> tuple[str, ...]:
 
 
 def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Ending:
-    """Return how an attempt ended whose worker ended without saying how, as after `ray.cancel`.
+    """Return the ending of an attempt whose worker ended without a word, as after `ray.cancel`.
 
     `culprit`: the task of its gang that failed first.
     """

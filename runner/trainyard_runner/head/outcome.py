@@ -44,10 +44,10 @@ class Outcome:
 def of_tasks(
     plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None
 ) -> Outcome:
-    """Return how a run ended that was not stopped.
+    """Return the outcome of a run that was not stopped.
 
-    It fails if tasks failed, if outputs could not be sent to the head, or if a declared output is
-    missing from all tasks that declare it.
+    The run fails if tasks failed, if outputs could not be sent to the head, or if a declared output
+    is missing from all tasks that declare it.
     """
     # A sweep succeeds although trials were pruned, or some failed: the sweep itself decides.
     if sweep:
@@ -78,7 +78,7 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 
 
 def _absent(plan: Plan, records: Records) -> str | None:
-    """Return the first declared output that is missing from every task that declares it, in words.
+    """Say which declared output every task that declares it lacks; None without such an output.
 
     An output that only some tasks lack is no failure: in a gang, often one task writes it.
     """

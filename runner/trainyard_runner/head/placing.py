@@ -79,8 +79,8 @@ def options(
             labels[NODE_LABEL] = f"!in({','.join(sorted(avoided))})"
         labels |= _group(task)
         if among is not None:
-            # Labels with node ids may replace the entry for avoided nodes: `among` has none of
-            # these.
+            # Labels with node ids may replace the entry for avoided nodes: no node of `among` is
+            # avoided.
             labels |= among.labels
         if labels:
             asked["label_selector"] = labels

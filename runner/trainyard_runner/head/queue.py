@@ -70,7 +70,7 @@ class Queue:
         return units
 
     def take_tasks(self, names: Container[str]) -> list[Unit]:
-        """Take the units out of their lines whose first task is one of these."""
+        """Take from their lines, and return, the units whose first task is in `names`."""
         taken = []
         for line in self._lines.values():
             taken += [unit for unit in line if unit.tasks[0].name in names]

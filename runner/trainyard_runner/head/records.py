@@ -99,7 +99,7 @@ class Records:
         self._storage = storage
         self._archives: dict[tuple[str, int], list[OutputArchive]] = {}
         self._numbers: Counter[str] = Counter()
-        # By task: outputs of its last attempt that could not be sent to the head, each with why.
+        # By task: outputs of its last attempt that could not be sent to the head, with reasons.
         self.lost_outputs: dict[str, list[str]] = {}
         # By task: the declared outputs that its last attempt did not write.
         self.absent_outputs: dict[str, list[str]] = {}
@@ -136,7 +136,7 @@ class Records:
                 self._drop_all(record)
 
     def end(self, record: AttemptRecord, ending: Ending) -> None:
-        """Write the event of an attempt's end, after that of its start if it never started.
+        """Write the event of an attempt's end; first that of a start if it never started.
 
         Archives that have not arrived in full are dropped. Fields that its node did not send are
         null.
@@ -211,7 +211,7 @@ class Records:
     def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
         """Return the archives that a task's next attempt unpacks, in order, each with its parts.
 
-        None with `each_attempt`.
+        With `each_attempt`, there are none.
         """
         if self._each_attempt:
             return []

@@ -58,7 +58,7 @@ def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -
 
 
 def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Check]:
-    """Check that every declared node that is not optional is alive, and that they are enough."""
+    """Check that all declared nodes but optional ones are alive, and as many as the job needs."""
     names = [node.name for node in alive]
     lacking = [node.name for node in members.missing(gate, alive)]
     expected = []
@@ -98,7 +98,10 @@ def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def versions(answers: Sequence[Answer], head: Head, gate: Gate) -> Iterator[Check]:
-    """Check that every node has the gate's version of Ray, else the head's, and the head's Python."""
+    """Check that every node has the head's Python, and the version of Ray that the gate names.
+
+    If the gate names none, every node must have the head's version of Ray.
+    """
     wanted = (gate.ray or head.ray, head.python)
     for answer, facts in with_facts(answers):
         found = (facts["ray"], facts["python"])

@@ -225,7 +225,7 @@ class Scheduler:
         )
 
     def _look_at_demand(self) -> None:
-        """Write for what tasks' commands wait in Ray, unless other runs' tasks wait, too.
+        """Write what tasks' commands wait for in Ray, unless other runs' tasks wait, too.
 
         Ray does not tell whose requests are pending, so those of other runs would be mixed in.
         """

@@ -28,8 +28,8 @@ _OUTCOMES: dict[str, TrialOutcome] = {"COMPLETE": "complete", "PRUNED": "pruned"
 class Result:
     """A configuration that this run or a former one tried.
 
-    `values`: the objective of each repeat, None for one without. `value`: their mean, if the
-    configuration is complete.
+    `values`: the objective of each repeat, None for a repeat without a value. `value`: their mean,
+    if the configuration is complete.
     """
 
     trial: int
@@ -146,7 +146,7 @@ class Study:
         return self._study.ask()
 
     def _untried(self, seed: int) -> Iterator[Params]:
-        """Yield configurations of a finite space, without those that were tried in the meantime.
+        """Yield the configurations of a finite space that are still untried when their turn comes.
 
         A grid search gets them in the grid's order, other searches in random order.
         """

@@ -32,7 +32,7 @@ class RayTask:
     """One Ray task, and the attempts that it runs one after the other."""
 
     shape: Shape
-    open: dict[int, Live]  # attempts that have not ended, by their place in the order
+    open: dict[int, Live]  # attempts that have not ended, by the number of their order
     among: Alike | None = None  # nodes of one size, on one of which the attempts get their shares
     node_id: str | None = None
     avoided: frozenset[str] = frozenset()  # ids of nodes on which it must not run
@@ -129,7 +129,7 @@ class Submitter:
         avoided: frozenset[str],
         among: Alike | None,
     ) -> dict[Any, RayTask]:
-        """Submit units of one task and one shape as one Ray task, which runs them in order.
+        """Submit units of one shape, one task each, as one Ray task, which runs them in order.
 
         Returns the RayTask by its generator of messages. `avoided`: ids of nodes not to run on.
         `among`: nodes of one size, on one of which the tasks get their shares; None if tasks ask

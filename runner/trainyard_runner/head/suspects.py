@@ -22,7 +22,7 @@ class Suspects:
     def blame(self, task: str, node_id: str) -> list[str]:
         """Note that a task was ended on a node.
 
-        Returns all tasks that were ended there if this one excludes the node; else [].
+        Returns all tasks that were ended there if the node is excluded from now on; else [].
         """
         ended = self._ended.setdefault(node_id, set())
         is_new = task not in ended

@@ -67,7 +67,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class _Held:
-    """The amount of a resource that a run holds, and by what.
+    """The amount of a resource that a run holds, and what of the run holds it.
 
     `tasks`: how many tasks hold it. `has_started`: the tasks' actors or placement groups hold some.
     """
@@ -89,7 +89,7 @@ class _Held:
 
 
 def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | None:
-    """Return why tasks of `run` wait; None if they have room, and only Ray has not started them."""
+    """Return why tasks of `run` wait; None if they have room, so that Ray will start them."""
     unit = tuple(in_numbers(task, cluster.alive) for task in line.unit)
     needs = fit.describe(fit.total(unit))
     if len(unit) > 1:
@@ -117,7 +117,7 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
 def _kept_from(
     unit: Sequence[Task], cluster: Cluster, *, run: str
 ) -> tuple[tuple[str, ...], str] | None:
-    """Return the runs that hold or keep free, for actors, what a unit needs; and amounts in words.
+    """Return the runs that hold what a unit needs or want it free for actors, and amounts in words.
 
     Returns None if the unit leaves enough room for the actors of all runs.
     """
@@ -171,7 +171,7 @@ def _short(unit: Sequence[Task], free: Sequence[Node]) -> list[str]:
 
 
 def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) -> Reason | None:
-    """Return the reason of tasks that have room: Ray installs packages; None if it installs none.
+    """Return why tasks wait although they have room: Ray installs packages. None without packages.
 
     `seconds`: for how long they have waited.
     """
@@ -235,8 +235,8 @@ def _in_use(
         value = _bare(name, of_run.value)
         parts.append(f"{value} by {_called(of_run.run, run)} ({of_run.by()})")
 
-    # Small differences are no other holder: Ray rounds to ten-thousandths, and the files of the
-    # runs' holdings are a moment older than Ray's numbers.
+    # A small difference does not mean another holder: Ray rounds to ten-thousandths, and the files
+    # of the runs' holdings are a moment older than Ray's numbers.
     others = used - sum(of_run.value for of_run in held)
     if others > total / 1000:
         parts.append(f"{_bare(name, others)} by others")

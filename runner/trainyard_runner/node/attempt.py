@@ -76,7 +76,7 @@ class Attempt:
         self._metric: MetricWatch | None = None
         self._final: dict[str, Any] = {}
         self._verdict: tuple[str, str] | None = None
-        # The kernel's count of processes killed for memory, read once the command was not quick.
+        # The kernel's count of processes killed for memory, as the first `_look` read it.
         self._memory_kills: int | None = None
 
     def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Generator[Batch, None, None]:
@@ -198,7 +198,10 @@ class Attempt:
             self._final = child.ended()
 
     def _look(self, child: Child, stop: StopWatch) -> None:
-        """Look at the metric, the package and requests to stop; quick commands need none of these."""
+        """Pin the package, look at the metric, and end the command if a rule or a request says so.
+
+        The rules are the timeout and those of the metric. Quick commands need none of this.
+        """
         if self._memory_kills is None:
             self._memory_kills = _kernel_memory_kills()
         # A quick command cannot have connected to Ray: its import alone takes longer.

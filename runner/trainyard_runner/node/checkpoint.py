@@ -62,7 +62,7 @@ class CheckpointWatch:
         """Look at the directory, and send a snapshot if one is due."""
         began = self._clock()
         now, _ = archive.scan(str(self._directory))
-        # Scans take at most a tenth of the time: one of very many files is done less often.
+        # Scans take at most a tenth of the time: very many files are scanned less often.
         self._next = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
 
         if now != self._seen:

@@ -153,7 +153,7 @@ class Child:
             self.guard.send(request)
 
     def _final(self, message: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the guard's last message; if the guard was killed, first end all processes here."""
+        """Return the guard's last message; if the guard was killed, end all processes and wait."""
         if message is not None and "guard" not in message:
             return message
         self.abandon()

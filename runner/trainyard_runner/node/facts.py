@@ -189,7 +189,7 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
 
 
 def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return "devices" as _VULKAN prints them or "error", and "capabilities".
+    """Return {"devices": as _VULKAN prints them} or {"error": text}, with "capabilities" added.
 
     "capabilities" is the environment's NVIDIA_DRIVER_CAPABILITIES, None if it is not set.
     """

@@ -21,7 +21,7 @@ class GrowingFile:
         self._end = 0  # where in the file the reading ended
         self._last = b""  # the bytes before that place
         self._is_inside = False  # whether that place is inside a line that is too long
-        # The file's first line: of a table, the names of the columns.
+        # The file's first line. In a table, that line names the columns.
         self.first = b""
         # Whether the last reading ended before the file did.
         self.has_more = False

@@ -263,11 +263,11 @@ def _find(program: str, path: str) -> str:
 
 
 def _first_line_reason(script: str) -> str:
-    """Return why a script that exists could not be started: its first line names no program."""
+    """Say why an existing script could not be started: the program in its first line is missing."""
     with contextlib.suppress(OSError), Path(script).open("rb") as file:
         first = file.readline(256).rstrip(b"\n").decode(errors="replace")
         if first.startswith("#!"):
-            reason = f"its first line names no program: {first!r}"
+            reason = f"its first line names a missing program: {first!r}"
             if first.endswith("\r"):
                 reason += ", which ends with a carriage return: give it Unix line ends"
             return reason

@@ -40,8 +40,8 @@ class MetricReader:
     ) -> None:
         """Pass over all content of event and text files that exist now below `roots`.
 
-        That is content that a former attempt wrote: make the reader once its files are restored,
-        and before the command starts. `roots`: the directory where the command runs, first, and its
+        A former attempt wrote that content: make the reader once these files are restored, and
+        before the command starts. `roots`: the directory where the command runs, first, and its
         output directory. `environment`: the command's. With MLflow as the source, this starts
         MLflow's client as a process.
         """

@@ -27,7 +27,7 @@ _LOCAL = re.compile(r"(?:sqlite:///|file:(?://)?)([^?]*)")
 
 
 def context(attempt: str) -> dict[str, str]:
-    """Return the variables of a command that have MLflow tag its runs with the attempt."""
+    """Return environment variables that make MLflow tag a command's runs with the attempt."""
     return {"MLFLOW_RUN_CONTEXT": json.dumps({_TAG: _quoted(attempt)})}
 
 

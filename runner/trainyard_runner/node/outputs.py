@@ -138,8 +138,8 @@ class OutputWatch:
         # A whole archive replaces everything: no removed names go with it.
         pieces: list[list[str]] = [[]]
         if not is_whole:
-            # Names that entries of this archive have again come first: its message has only the
-            # first piece, and these must be removed before it is unpacked.
+            # First come the removed names that entries of this archive use again. They must be
+            # removed before the archive is unpacked, and its message has only the first piece.
             pieces = _in_pieces(sorted(removed, key=lambda name: name not in entries))
         files = sum(1 for entry in changed if entry.is_file and entry.name not in bad)
         lines = [str(item) for item in left_out if item.is_lost][:NAMED]
@@ -231,7 +231,7 @@ def in_words(left_out: list[LeftOut]) -> str:
 def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
     """Return whether the head has to remove an entry, as it is gone or of another type by now.
 
-    An entry that cannot be read, or is below such a directory, is not gone.
+    An entry is not gone if it cannot be read, or is below a directory that cannot be read.
     """
     if now is not None:
         return stat.S_IFMT(before.mode) != stat.S_IFMT(now.mode)

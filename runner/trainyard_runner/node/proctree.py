@@ -60,7 +60,7 @@ def parent(pid: int) -> int:
 def with_environment(entry: str) -> list[int]:
     """Return the processes that were started with `entry` ("NAME=value") in their environment.
 
-    Only processes of which this user may read /proc are found; none on systems without /proc.
+    A process is found only if this user may read its environment in /proc.
     """
     wanted = os.fsencode(entry)
     found = []
@@ -135,7 +135,7 @@ def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> 
     """Return the full paths of files below a directory that processes can write.
 
     These are files that are mapped into memory for writing and, without `mapped_only`, files that
-    are open for writing. None on systems without /proc.
+    are open for writing. On systems without /proc, no files are found.
     """
     paths: set[str] = set()
     for pid in pids:
@@ -183,7 +183,7 @@ def _children_from_kernel(parent: int) -> list[int]:
 
 
 def _children_from_table() -> Callable[[int], list[int]]:
-    """List all processes once; return a function that returns a process's children then."""
+    """List all processes; return a function that returns a process's children in that list."""
     table: dict[int, list[int]] = {}
     for pid, parent in _parents():
         table.setdefault(parent, []).append(pid)

@@ -37,9 +37,9 @@ class Broken(NamedTuple):
 class Rules:
     """Decides when an attempt has to end.
 
-    All times are seconds of a clock that begins with the attempt, and pauses while it is held up.
-    `moved`: when a value last came. `changed`: when a different value last came. `last`: the last
-    finite value.
+    All times are seconds of a clock that begins with the attempt, and pauses while the node is held
+    up. `moved`: when a value last came. `changed`: when a different value last came. `last`: the
+    last finite value.
     """
 
     watch: dict[str, Any]
@@ -164,7 +164,7 @@ class MetricWatch:
         yield "note", f"{metric} was not read to its end within {_LAST_SECONDS:.0f} s"
 
     def missing(self) -> str | None:
-        """Return, of an attempt that has ended, that no finite value was read; None if one was."""
+        """Return in words that an ended attempt wrote no finite value; None if it wrote one."""
         if self._rules.last:
             return None
         return f"no value of {self._rules.watch['metric']}{self._wrote()}"

@@ -18,7 +18,7 @@ from trainyard_runner.wire.driver import Driver
 from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.unpack import unpack
 
-# They hold the checkpoint, the job's files (the command's working directory), and the outputs.
+# For the checkpoint, the job's files (the command's working directory), and the outputs.
 DIRECTORIES = ("checkpoint", "job", "output")
 
 

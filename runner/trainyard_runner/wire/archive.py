@@ -140,8 +140,9 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
     """Yield a tar archive of the entries in parts, without the end mark.
 
     Without `left_out`: raises ChangedError if a file is not as the scan saw it, and skips a file
-    that this user may not read. With `left_out`: sends each file as it is by now, and appends files
-    that cannot be read to that list. Zeros replace the end of a file that shrinks while it is read.
+    that this user may not read. With `left_out`: sends each file as it is by now, and appends to
+    that list the files that cannot be read. If a file shrinks while it is read, zeros replace its
+    end.
     """
     pending = bytearray()
     for entry in entries:
@@ -178,10 +179,10 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
 
 
 def stays_inside(name: str, target: str) -> bool:
-    """Return whether a link's target is inside, even if other paths are or become links.
+    """Return whether a link stays below the archive's top, even if other paths are or become links.
 
-    `name` is the link's. The target is inside if it is relative, if all its ".." come first, and if
-    these lead no higher than the top.
+    `name` is the link's. It stays there if its target is relative, if all ".." of the target come
+    first, and if these lead no higher than the top.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
     ups = next((number for number, step in enumerate(steps) if step != ".."), len(steps))

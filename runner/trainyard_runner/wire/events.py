@@ -47,8 +47,8 @@ class Event:
 class RunStarted(Event):
     """A run began, on the head `node_id`.
 
-    `checkpoints_at` is the directory, on storage that outlives the head, with its checkpoints;
-    None: they are on the head's disk.
+    `checkpoints_at` is the directory of the run's checkpoints on storage that outlives the head;
+    None if the checkpoints are on the head's disk.
     """
 
     kind = "run-started"
@@ -170,8 +170,8 @@ class OutputsKept(Event):
     """The head has an archive of a task's outputs.
 
     `number` counts a task's archives from 1, over its attempts. A `whole` one replaces the archives
-    before it, the next one adds to it once the files `removed` are gone; with `each_attempt` only
-    those of its attempt.
+    before it. Any other one is unpacked over those before it, once the files `removed` are deleted.
+    With `each_attempt`, "before" means before in the same attempt.
     """
 
     kind = "outputs"
@@ -221,7 +221,7 @@ class AttemptEnded(Event):
 
 @dataclass(frozen=True)
 class TaskEnded(Event):
-    """A task is not tried again; `reason` where that is not the reason of its last attempt."""
+    """A task has ended for good; `reason` is None if the reason of its last attempt says why."""
 
     kind = "task-ended"
 
@@ -267,7 +267,7 @@ class StudyGrown(Event):
 
 @dataclass(frozen=True)
 class Waiting(Event):
-    """Tasks wait: how many, for what (`needs`), and for which runs (`holders`) that have it.
+    """Tasks wait: how many, for what (`needs`), and which runs (`holders`) hold or want that.
 
     `again`: an event before had the same reasons, with other numbers.
     """
@@ -283,7 +283,7 @@ class Waiting(Event):
 
 @dataclass(frozen=True)
 class DriversWaiting(Event):
-    """Ray tasks and actors of running tasks wait: why; "" once they do not wait any more."""
+    """Ray tasks and actors of running tasks wait: `text` says why, and is "" once none waits."""
 
     kind = "drivers-waiting"
 

@@ -17,11 +17,11 @@ from trainyard_runner.wire.room import Room
 # Seconds for which an idle run waits for a node before a task that fits no node fails.
 LEAST = 60.0
 _COUNTED = ("CPU", "GPU")
-# The same, in seconds, while Kubernetes recreates a lost node: its host may first have to pull the
-# image, 20 GB at 50 Mbit/s.
+# Seconds for which such a run waits while Kubernetes recreates a lost node: the host may first have
+# to pull the image, 20 GB at 50 Mbit/s.
 RECREATED = 3600.0
 _LEAST_AMOUNT = 1e-9
-# By Ray's names of resources, the fields of a task.
+# Ray's names of resources, each with the field in which a task asks for it.
 RESOURCES = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
 _ACTORS = (
     "Ask for less in the job file (resources.actors), or make more or larger nodes in the "
@@ -222,7 +222,7 @@ def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
 def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
     """Return a node for each task, in the tasks' order, so that all fit at once; None if not found.
 
-    The largest task is placed first, each on the first node with room, as Ray's PACK does.
+    Larger tasks are placed first, each on the first node with room, as Ray's PACK does.
     """
     free = [dict(node.resources) for node in places]
     chosen: dict[int, Node] = {}
@@ -254,7 +254,8 @@ def _first_with_room(
 def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     """Return for how many seconds an idle run waits for a node that a task fits.
 
-    Infinity if an autoscaler may add such a node; else as `without_growth`.
+    Infinity if an autoscaler may add such a node, or room for the task's actors; else as
+    `without_growth`.
     """
     later = members.later(gate, alive)
     is_to_grow = nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later]))
@@ -267,7 +268,7 @@ def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     """Return for how many seconds to wait for a node, if no autoscaler adds one for the task.
 
     An autoscaler does not see a task that was not submitted to Ray. RECREATED if Kubernetes
-    recreates a node that the task fits, else LEAST.
+    recreates a node that the task fits, or that has room for its actors; else LEAST.
     """
     recreated = members.recreated(gate, alive)
     if nodes.slots(task, recreated):

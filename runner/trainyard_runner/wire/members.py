@@ -44,7 +44,7 @@ def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     if not gate.names_change:
         return lacking
 
-    # The groups of living nodes that replace missing ones: with new names, or optional.
+    # The groups of living nodes that may replace missing ones: nodes with new names, or optional.
     expected_names = {node.name for node in expected}
     spare = [_group(node) for node in living if node.name not in expected_names]
     spare += [node.group for node in expected if node.optional and node.name in names]

@@ -11,7 +11,7 @@ from trainyard_runner.wire.plan import Task
 GROUP_LABEL = "ray.io/node-group"
 NODE_LABEL = "ray.io/node-id"
 HEAD = "node:__internal_head__"
-# A node's amount of a resource about which nothing is known.
+# The amount of a resource on a node, if nothing is known about it.
 UNLIMITED = 2**62
 # Ray counts in ten-thousandths.
 _PARTS = 10_000
@@ -126,7 +126,10 @@ def _on_one(task: Task, node: Node) -> int:
 
 
 def _may_be_shared(task: Task, node: Node) -> bool:
-    """Return whether tasks may have shares of a node; not if it has neither CPUs nor GPUs."""
+    """Return whether a task may get a share of a node.
+
+    The node must have CPUs or GPUs; with the task's `on_gpus`, it must have GPUs.
+    """
     if not (node.node_id or node.total.get("CPU")):
         # A node that may come later without declared CPUs: its size is not known.
         return False

@@ -38,6 +38,6 @@ class Order(_OnNode):
     together: bool  # the task is one of a gang
     every: float  # seconds from one look at its outputs to the next
     limit: int  # most bytes of its outputs, and of a checkpoint
-    held: int | None  # bytes of archives of changes that the head has; None without any archive
+    held: int | None  # bytes of the changes that the head has; None without any archive
     checkpoint: list[Any]  # references to the parts of the checkpoint that it begins with
     restored: list[Restored]

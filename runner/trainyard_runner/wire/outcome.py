@@ -8,7 +8,7 @@ State = Literal["succeeded", "failed", "stopped"]
 # Seconds. A quicker attempt shares its Ray task with others, and its metric and requests to stop
 # are not polled.
 QUICK = 0.05
-# Outcomes of which a sentence needs other words than events have.
+# The outcomes that a sentence calls by other words than events do.
 _WORDS = {"lost": "was lost", "timeout": "ran out of time", "stopped": "was stopped"}
 
 

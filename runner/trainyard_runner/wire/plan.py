@@ -145,7 +145,10 @@ def read(text: bytes) -> Plan:
 
 
 def task_of(index: int, raw: dict[str, Any]) -> Task:
-    """Read a task from its JSON, of a plan or of a sweep's template; `index` is its place in it."""
+    """Read a task from the JSON in a plan or in a sweep's template.
+
+    `index` is the task's place in the plan, or its repeat of a configuration.
+    """
     fields = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
     for name in ("command", "outputs", "final_exit_codes"):
         fields[name] = tuple(raw.get(name) or ())

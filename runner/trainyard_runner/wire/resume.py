@@ -18,7 +18,7 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class Inherited:
-    """A task for which the operator sends a checkpoint, outputs after that, or both."""
+    """A task for which the operator sends a checkpoint, outputs, or both, in this order."""
 
     task: str
     checkpoint: bool
@@ -29,7 +29,7 @@ class Inherited:
 class Resume:
     """How a run resumes the former run `run`.
 
-    `skipped`: the tasks that are not run again. `inherited`: what the operator sends for others.
+    `skipped`: tasks that are not run again. `inherited`: what the operator sends for other tasks.
     """
 
     run: str

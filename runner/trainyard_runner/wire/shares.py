@@ -1,4 +1,4 @@
-"""Tasks that ask for a share of one node: on which nodes, and how much that is there. Pure."""
+"""Tasks that ask for a share of one node: which nodes fit, and how much a share is there. Pure."""
 
 from __future__ import annotations
 

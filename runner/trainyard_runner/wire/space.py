@@ -33,7 +33,7 @@ def text_of(value: str | bool | int | float) -> str:
 def tidy(params: Params) -> Params:
     """Return a configuration with floats rounded to 15 digits: 0.3 for 0.30000000000000004.
 
-    Multiples of a step have such digits.
+    Multiples of a step have such errors: 3 * 0.1.
     """
     tidied: Params = {}
     for name, value in params.items():

@@ -74,8 +74,8 @@ class EventStream:
 
     def _append(self, event: Event) -> None:
         line = replace(event, seq=self._seq, time=round(self._clock(), 4)).line()
-        # json.dumps escapes all but ASCII: a file cannot hold lone surrogates, which are bytes of
-        # output that are not UTF-8.
+        # json.dumps escapes all but ASCII: a file cannot hold lone surrogates, which replace
+        # bytes of output that are not UTF-8.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         if len(encoded) > LONGEST_LINE:
             encoded = json.dumps(_cut(line), separators=(",", ":")).encode() + b"\n"
