@@ -42,7 +42,7 @@ class RayNodeConfig:
         }
 
     def within(self, gpus: int, nodes: int) -> RayNodeConfig:
-        """Return this node with at most its share of `gpus`, divided by `nodes` nodes."""
+        """Return this node with at most its share of `gpus` among `nodes` nodes."""
         return replace(self, gpu_count=min(self.gpu_count, gpus // max(1, nodes)))
 
 
@@ -227,7 +227,7 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Return the cluster of `config`, reduced to what its backend can do; note reductions."""
+        """Return the cluster of `config`, reduced to what its backend can do; print reductions."""
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:

@@ -203,8 +203,8 @@ def run(
 ) -> list[StepResult]:
     """Make every step hold, in order; stop at the first failure.
 
-    `before_disruption` is called once, before the first disruptive step that does not hold yet; by
-    an exception it refuses the change. Returns the results of steps only, not those of stages.
+    `before_disruption` is called once, before the first disruptive step that does not hold yet; it
+    may raise an error to refuse the change. Returns the results of steps only, not those of stages.
     Raises NotReadyError when a deadline passes, and any error of `done`, `do` and `expand`.
     """
     clock = clock or Clock()

@@ -156,7 +156,7 @@ class _Listener(Screen):
             self.wake()
 
     def conclude(self, state: RunState) -> None:
-        """Keep the final state; tasks without an own event of their end, ended with the run."""
+        """Keep the final state; count each task without an event of its end as ended with the run."""
         self.state = state
         known = {task.name for task in self.ended}
         for task in state.tasks.values():

@@ -141,7 +141,7 @@ def note(text: str) -> None:
 
 
 def turn_away(stream: TextIO) -> None:
-    """Point a stream at /dev/null: else Python reports its unwritten rest once more at exit."""
+    """Point a stream at /dev/null: else Python writes its rest at exit, and fails once more."""
     with contextlib.suppress(io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -218,7 +218,8 @@ def print_table(table: Table) -> None:
     print(text, end="")
 
 
-# Fields of a step or a node that --json leaves out: only code needs them, or others say the same.
+# Fields of a step or a node that --json leaves out: only code needs them, or other
+# fields say the same.
 _NOT_SHOWN = ("is_stage", "kind", "warnings", "is_pulling")
 
 

@@ -65,8 +65,8 @@ class BuildProgress:
             return RequestError(
                 f"the Dockerfile of image {image} is wrong",
                 where=f"stage {stage}: {self._raw}" if stage else self._raw,
-                hint="Correct it. What it copies is in the image's directory, and not in its "
-                ".dockerignore.",
+                hint="Correct it. What it copies must be in the image's directory, and must not be "
+                "in its .dockerignore.",
             )
 
         what = f"image {image} was not built"

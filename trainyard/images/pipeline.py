@@ -153,7 +153,7 @@ def listed(command: ImageCommand) -> list[ListedImage]:
 def _push(
     command: ImageCommand, report: Report, *, skip_lint: bool
 ) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
-    """Connect to the registry; yield all steps, and a list that gets the Pushing during them."""
+    """Connect to the registry; yield all steps, and a list to which they add the Pushing."""
     with access(registry_of(command.spec), command.engine.environ) as registry:
         # Before anything is built: a registry that does not answer, or rejects the login, is an
         # error at once.

@@ -112,8 +112,8 @@ class Pushing:
 
     def _push(self) -> None:
         docker_images.tag(self.engine, self.built.image_id, as_=self._reference)
-        # Docker retries a layer five times in a minute without a reason. `try_upload` asks the
-        # registry itself, which gives one.
+        # Docker retries a layer five times in a minute, and does not say why. `try_upload` asks
+        # the registry itself, which does.
         transfer.push(
             self.engine,
             self._reference,

@@ -61,7 +61,7 @@ def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
 
 
 def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
-    """Return the CA file of the registry: the named one, else Trainyard's own; None if public."""
+    """Return the registry's CA file: the named one, else Trainyard's; None if none is needed."""
     if registry.insecure:
         return None
     if registry.ca_file:
@@ -77,7 +77,7 @@ def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
 
 
 def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
-    """Return the CA of the registry's certificate, as PEM; None if it needs none.
+    """Return the CA of the registry's certificate, as PEM; None if no CA file is needed.
 
     Raises PrerequisiteError if the CA file cannot be read.
     """

@@ -211,8 +211,8 @@ def status(call: Call) -> Report:
     now = lazy.clusters.status(call.cluster())
 
     def has_ended(run: str) -> bool:
-        # Ray lists a run's job as running for a moment after the run's end. Only then this module
-        # is loaded.
+        # Ray lists a run's job as running for a moment after the run's end. `run_guard` is
+        # imported only to ask about such a run.
         return bool(lazy.run_guard.told_its_end(call.here.results, run))
 
     usage = lazy.usage.ask(now, has_ended=has_ended)
@@ -438,7 +438,10 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
 def _meant(
     call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool
 ) -> tuple[Cluster, str]:
-    """Return the cluster with these flags, and the cluster.up with them. Raises RequestError."""
+    """Return the cluster under these flags, and the command `cluster.up` with the same flags.
+
+    Raises RequestError.
+    """
     cluster = lazy.clusters.asking(call.cluster(), adopt=adopt)
     if remove or force:
         cluster = lazy.clusters.removing(cluster, remove=remove, force=force)

@@ -23,7 +23,7 @@ from trainyard.paths import cache_home, not_writable, state_home
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
-# A file or a link is where a directory should be, or above it.
+# A file or a link is in the place of a directory of the path, or a name is too long.
 _NO_DIRECTORY = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
 

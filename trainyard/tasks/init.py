@@ -124,7 +124,7 @@ def import_(
     if namespace and not context:
         raise RequestError("--namespace means something only with --context")
     if context and words:
-        raise RequestError("--context takes RayClusters that are there, and no command line")
+        raise RequestError("--context imports existing RayClusters, and takes no command line")
 
     if context:
         found = lazy.importing.of_context(
@@ -139,7 +139,8 @@ def import_(
 def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
     """Return the text of a backend's sample cluster file, with this name and these hosts.
 
-    Raises RequestError for a wrong name, an unknown backend, or hosts for one that takes none.
+    Raises RequestError for a wrong name, an unknown backend, or hosts for a backend that
+    takes none.
     """
     from trainyard.spec.fields import NAME_PATTERN
 

@@ -392,7 +392,7 @@ def listed(runs: Sequence[RunStatus], here: Here) -> Report:
 
 
 def stopped(call: Call, found: RunDirectory) -> Report:
-    """Stop a run, and return the report; it says so if the run had already ended."""
+    """Stop a run and wait for its end; the report says if the run had ended before."""
     from trainyard.dispatch.follow import Screen
 
     if call.dry:
@@ -514,9 +514,9 @@ def _next(now: RunStatus) -> str:
 
 
 def tasks_table(state: RunState, *, now: float) -> list[Table]:
-    """Return a table with one row per task; above _ROWS tasks, only those that did not succeed.
+    """Return a table with one row per task, [] if it has no rows.
 
-    [] if no task is left.
+    If there are more than _ROWS tasks, it has the first _ROWS that did not succeed.
     """
     tasks = list(state.tasks.values())
     if len(tasks) > _ROWS:

@@ -17,7 +17,7 @@ from trainyard.versions import RAY
 
 # The largest size in bytes without `max_size` in image.yaml.
 MAX_SIZE = 40 * GIB
-# Such an image may be right; it only cannot be checked here.
+# The hint for an image of another platform, which may be right although it cannot run here.
 _OTHER_MACHINE = (
     "If it is for other machines, push it without this check: trainyard image.push --skip-lint. "
     "To run it here, install QEMU (qemu-user-static, binfmt). To build it for this machine, leave "
@@ -49,7 +49,7 @@ Verdict = str | Wrong
 
 
 def reference(text: str) -> Finding:
-    """Check that registries accept the image's name."""
+    """Check the image's name by the rules of registries; none is asked."""
     try:
         check_image(text)
     except ValueError:
@@ -236,7 +236,7 @@ def _wget(inspection: Inspection) -> Verdict:
         return program
     if not inspection.lint.wget:
         # KubeRay 1.6 probes Ray 2.53 and newer by HTTP (ray-project/kuberay#4448).
-        return "none: KubeRay 1.6 and newer probes by HTTP, older ones cannot"
+        return "none: KubeRay 1.6 and newer probes by HTTP, older versions cannot probe"
     hint = "Install wget, or say `wget: false` in image.yaml if only KubeRay 1.6 and newer runs it."
     return Wrong("there is no wget, with which KubeRay probes its nodes: it would end them", hint)
 
@@ -285,7 +285,7 @@ def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspect
 
 
 def _search_paths(inspection: Inspection) -> Verdict:
-    """Check that PATH and LD_LIBRARY_PATH have directories, such as those of NVIDIA's runtime."""
+    """Check that PATH and LD_LIBRARY_PATH list the directories that image.yaml demands."""
     lint = inspection.lint
     environ = inspection.image.env
     expected = [("PATH", path) for path in lint.path_contains]
@@ -332,7 +332,7 @@ def _size(inspection: Inspection) -> Verdict:
 
 
 def _history(inspection: Inspection) -> Verdict:
-    """Check for secrets in variables, labels, commands that made the layers, and named files."""
+    """Check for secrets in variables, labels, layers' commands, and for files named as secrets."""
     image = inspection.image
     steps = inspection.history
     places = {

@@ -23,7 +23,7 @@ _MARK = "trainyard: "
 _CANNOT_RUN = re.compile(
     r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error'
 )
-# Longer lines of a program's output are cut, in characters.
+# Characters. Longer lines of a program's output are cut.
 _LONGEST = 300
 
 
