@@ -232,8 +232,8 @@ class _Shape:
         traits = found.backend.traits
         if config.grows and not traits.grows:
             note(
-                f"note: a cluster on {found.spec.backend} does not grow: it has the least of "
-                "each group"
+                f"note: a cluster on {found.spec.backend} does not grow: each group gets "
+                "its min_workers"
             )
             config = config.fixed()
 
@@ -245,8 +245,8 @@ class _Shape:
 
         if most is not None and asked > most:
             note(
-                f"note: {counted(asked, 'GPU')} asked for; this machine has {most or 'none'}, "
-                "and so has the cluster"
+                f"note: {counted(asked, 'GPU')} asked for; this machine, and so the cluster, "
+                f"has {most or 'none'}"
             )
             config = config.within(most)
 

@@ -105,7 +105,8 @@ LACKING = (
         r"temporary failure (?:in name resolution|resolving)|could not resolve (?:host|proxy|')|"
         r"network is unreachable|failed to establish a new connection|no matching distribution "
         r"found",
-        "Does it reach what it needs? A proxy is taken from HTTP_PROXY and HTTPS_PROXY; under "
+        "Does the build reach what it needs? A proxy is taken from HTTP_PROXY and HTTPS_PROXY; "
+        "under "
         "`build:` in the cluster "
         "file are ca_bundle (a company's CA), pip_config (an index of one's own) and network.",
     ),

@@ -140,7 +140,7 @@ def _of_documents(documents: Sequence[Any], *, source: str) -> Clusters:
     for document in documents:
         made = _converted(document)
         if made is None:
-            notes.append(f"{_name_of(document)} is left out: no cluster")
+            notes.append(f"{_name_of(document)} is left out: it describes no cluster")
             continue
 
         content, said = made

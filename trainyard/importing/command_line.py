@@ -71,7 +71,7 @@ OTHER_PROGRAMS = {
     "Or submit it as it is: trainyard cluster.open prints the address.",
     ("ray", "submit"): "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
     ("ray", "up"): "trainyard cluster.import FILE writes a cluster file of it.",
-    ("rllib", "train"): "jobs/rllib trains by its words: command: [python, train.py, ...].",
+    ("rllib", "train"): "jobs/rllib trains what the words of its command say: python train.py ...",
 }
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _ONE_CPU = (

@@ -302,7 +302,10 @@ def list_(call: Call, region: str = "", context: str = "") -> Report:
 
 
 def _next_of_list(clusters: Sequence[ListedCluster]) -> str:
-    """Return the cluster.status of the first cluster that is up, else of the first with a file."""
+    """Return `cluster.status` for the first cluster that is up, else for the first with a file.
+
+    Clusters whose state is unknown are left out.
+    """
     reachable = [cluster for cluster in clusters if cluster.file and cluster.state != "unknown"]
     if not reachable:
         return ""
@@ -530,7 +533,7 @@ def _removed(
         line = f"cluster {name} is gone, nothing of it is left"
 
     if traits.leaves and not purge:
-        purging = "those that Trainyard made go by trainyard cluster.down --purge"
+        purging = "to remove those that Trainyard made: trainyard cluster.down --purge"
         notes.append(f"note: {traits.leaves}; {purging}")
 
     document = {"name": name, "state": "down", "steps": step_documents(results)}

@@ -91,7 +91,7 @@ def dispatch(
     positional=["run"],
     help={
         "run": HELP["run"],
-        "file": "The file of another cluster than the one of the run.",
+        "file": "Cluster file of another cluster (default: the run's own cluster).",
         "set_": (
             "Set one value of the job file, PATH=VALUE, or of the cluster file, "
             "cluster.PATH=VALUE; repeatable."

@@ -160,7 +160,7 @@ def _no_jobs(inspection: Inspection) -> Finding | None:
         return Finding("python", False, f"python on PATH is not Ray's: {listed}", _PATH_HINT)
     if reason := probed.failure("python.ended"):
         detail = f'`python -c "import ray"` fails as {user}: {reason}'
-        hint = f"What was installed by root must be readable by {user}; WORKDIR has no ray/."
+        hint = f"{user} must be able to read what root installed; WORKDIR must have no ray/."
         return Finding("import", False, detail, hint)
 
     return None
@@ -217,7 +217,7 @@ def _user(inspection: Inspection) -> Verdict:
 
     uid = inspection.probed.text("uid")
     note = (
-        f"`restricted: true` on Kubernetes takes no name: USER {uid}, or "
+        f"`restricted: true` on Kubernetes needs a numeric user: USER {uid}, or "
         "kuberay.security.run_as_user"
     )
 
@@ -238,7 +238,7 @@ def _wget(inspection: Inspection) -> Verdict:
         # KubeRay 1.6 probes Ray 2.53 and newer by HTTP (ray-project/kuberay#4448).
         return "none: KubeRay 1.6 and newer probes by HTTP, older versions cannot probe"
     hint = "Install wget, or say `wget: false` in image.yaml if only KubeRay 1.6 and newer runs it."
-    return Wrong("there is no wget, with which KubeRay probes its nodes: it would end them", hint)
+    return Wrong("there is no wget: KubeRay probes nodes with it, and would end them", hint)
 
 
 def _ray(inspection: Inspection) -> Verdict:
@@ -328,7 +328,8 @@ def _size(inspection: Inspection) -> Verdict:
     if size <= limit:
         return f"{shown_size(size)} of at most {shown_size(limit)}{largest}"
     detail = f"takes {shown_size(size)}, and at most {shown_size(limit)} are allowed{largest}"
-    return Wrong(detail, "Remove what is not needed in the RUN that made it: docker history IMAGE")
+    hint = "Delete unneeded files in the same RUN that made them; sizes: docker history IMAGE"
+    return Wrong(detail, hint)
 
 
 def _history(inspection: Inspection) -> Verdict:
