@@ -195,7 +195,7 @@ class Cluster:
         """Begin a new run of the tasks that did not succeed in `run`, from their last checkpoints.
 
         Without `job`, the job directory of the former run is used, as it is now. Raises
-        RequestError if that run is active, a sweep, or if all its tasks succeeded.
+        RequestError if that run is active or a sweep, or if all its tasks succeeded.
         """
         here = _here()
         name = run if isinstance(run, str) else run.name

@@ -80,8 +80,8 @@ def connected(
 ) -> Iterator[ImageCommand]:
     """Connect to the engine that builds; without Docker, raises PrerequisiteError.
 
-    Without a registry, it is the cluster's `docker_host`, which must have the image; else this
-    user's engine.
+    Without a registry, the engine is the cluster's `docker_host`, which must have the image; else
+    it is this user's engine.
     """
     address = None
     if cluster.spec.registry is None:

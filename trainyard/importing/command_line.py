@@ -27,7 +27,7 @@ from trainyard.importing.job import (
 )
 from trainyard.importing.shell import Command
 
-# The script of a command line that begins with this flag, without the script's name.
+# By flag, the script of a command line that begins with the flag instead of a script's name.
 SCRIPTS = {
     "--aggregate_jobs": "submit_job",
     "--sub_jobs": "wrap_resources",

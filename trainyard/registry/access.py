@@ -38,7 +38,7 @@ def registry_of(spec: ClusterSpec) -> Registry:
 
 
 def registry_at(host: str, spec: ClusterSpec) -> Registry:
-    """Return the registry at `host` (HOST[:PORT]): the cluster file's settings if it is that one.
+    """Return the registry at `host` (HOST[:PORT]), as in the cluster file if the file names it.
 
     Another registry on loopback is spoken to by plain HTTP, as Docker does.
     """

@@ -333,7 +333,7 @@ def _size(inspection: Inspection) -> Verdict:
 
 
 def _history(inspection: Inspection) -> Verdict:
-    """Check for secrets in variables, labels, layers' commands, and for files named as secrets."""
+    """Check for secrets in variables, labels and layers' commands, and for files with logins."""
     image = inspection.image
     steps = inspection.history
     places = {

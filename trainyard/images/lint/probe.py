@@ -90,7 +90,7 @@ def script() -> str:
 
 
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
-    """Run the probe through the image's entry point; if that does not run it, without it.
+    """Run the probe through the image's entry point; if that runs nothing, without entry point.
 
     Raises NotReadyError if the probe takes longer than SECONDS, OutsideError if it ends early or
     the engine cannot run a container.
