@@ -147,7 +147,7 @@ def turn_away(stream: TextIO) -> None:
 
 
 class Outlived:
-    """A stream whose failure does not end the following of a run.
+    """A stream for a run's output: a command follows the run to its end even if the stream fails.
 
     After the first failed write, everything else is dropped, and `problem` is the error.
     """
@@ -157,7 +157,7 @@ class Outlived:
         self._stream = stream
 
     def error(self, run: str) -> OutsideError | None:
-        """Return the error if the output could not be written, None for a closed pipe (`| head`)."""
+        """Return the error if output could not be written, None for a closed pipe (`| head`)."""
         if self.problem is None or isinstance(self.problem, BrokenPipeError):
             return None
         hint = f"The run has been followed to its end all the same: trainyard train.status {run}"

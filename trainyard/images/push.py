@@ -96,8 +96,8 @@ class Pushing:
     def _is_held(self) -> Answer:
         """Say whether the registry's tag is this image.
 
-        The engine's image id is the digest of the image's config, or with containerd's image store
-        that of its manifest.
+        The engine's image id is the digest of the image's config. With containerd's image store, it
+        is that of its manifest.
         """
         manifest = self.access.api.manifest(self._name, self.built.content)
         if manifest is None:

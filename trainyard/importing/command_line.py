@@ -162,7 +162,7 @@ def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Return the words before a script, for a note that they are not read; [] if it is Python.
+    """Return the words before a script, for a note that they are not read; [] if they run Python.
 
     Variables before the program are dropped: in Isaac Lab, they reach no task either.
     """

@@ -541,7 +541,7 @@ def _removed(
 
 
 def _remove_leftovers(call: Call, cluster: Cluster) -> None:
-    """Remove what killed runs left; only note an error, such as a rejected token."""
+    """Remove what killed runs left; an error, such as a rejected token, only becomes a note."""
     try:
         lazy.leftovers.remove(cluster, call.progress)
     except TrainyardError as error:

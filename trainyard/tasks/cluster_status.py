@@ -110,7 +110,7 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
 
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Table:
-    """Return the table of hosts; "?" marks a value that is unknown while its host does not answer."""
+    """Return the table of hosts; "?" marks a value that is unknown as its host does not answer."""
     columns = ["host", "role", "state", "version", "voter", "certs end"]
     voters = {True: "yes", False: "no", None: "?"}
     has_nodes = any(host.nodes for host in hosts)

@@ -130,7 +130,7 @@ def _explained(error: OSError) -> TrainyardError | None:
     if error.filename is None:
         if error.errno not in _FULL:
             return None
-        # The error of a write names no file: it may be stdout.
+        # The error of a failed write names no file: the write may have been to stdout.
         report.turn_away(sys.stdout)
         where = f"stdout, or a file below {state_home(os.environ)} or the results"
         return OutsideError(f"this command cannot write: {error.strerror}", where=where)

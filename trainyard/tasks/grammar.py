@@ -215,7 +215,7 @@ def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[st
 
 
 def _values(argument: Argument) -> list[str]:
-    """Return the known values of an argument; [] for free text, and for paths (shells know them)."""
+    """Return the known values of an argument; [] for free text and for paths, which shells know."""
     here = Path.cwd()
     match argument.names[0]:
         case "file":
