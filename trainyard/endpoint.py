@@ -43,8 +43,8 @@ class Endpoint:
     that are known not to run. `checks` asks the backend for its own checks of the smoke test.
     `is_in_reach` says whether the systems between here and the cluster answer, such as Kubernetes'
     API server: if not, the cluster itself may be healthy. `names_change`: a replaced node gets
-    another name. `refused` is the hint for a rejected token. `lacking` returns the first of some
-    packages that the head's Python lacks; None also where that takes a task to find out.
+    another name. `refused` is the hint for a rejected token. `lacking` returns the first of the
+    given packages that the head's Python lacks; None if it has all, or if only a task can find out.
     `ray_address` opens a connection for a driver on this machine, and returns the address for
     `ray.init`: of Ray's GCS, or of its Ray Client server (ray://); None where there is none.
     """

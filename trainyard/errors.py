@@ -105,7 +105,7 @@ def reason_of(error: Exception) -> str:
 
 
 def in_a_line(error: TrainyardError) -> str:
-    """Return the error on one line, for a row of a table: its problems, else its place.
+    """Return the error on one line, for a row of a table: with its problems, else with its place.
 
     The hint is left out.
     """

@@ -9,8 +9,8 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-# Unescaped, YAML takes these characters as line ends or rejects them; json.dumps does not escape
-# them.
+# YAML takes these characters as line ends or rejects them unless they are escaped. json.dumps does
+# not escape them.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 

@@ -42,7 +42,7 @@ class RayNodeConfig:
         }
 
     def within(self, gpus: int, nodes: int) -> RayNodeConfig:
-        """Return this node with at most its share of `gpus`, divided by `nodes` nodes."""
+        """Return this node with at most its share of `gpus` among `nodes` nodes."""
         return replace(self, gpu_count=min(self.gpu_count, gpus // max(1, nodes)))
 
 
@@ -227,13 +227,13 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Return the cluster of `config`, reduced to what its backend can do; note reductions."""
+        """Return the cluster of `config`, reduced to what its backend can do; print reductions."""
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:
             note(
-                f"note: a cluster on {found.spec.backend} does not grow: it has the least of "
-                "each group"
+                f"note: a cluster on {found.spec.backend} does not grow: each group gets "
+                "its min_workers"
             )
             config = config.fixed()
 
@@ -245,8 +245,8 @@ class _Shape:
 
         if most is not None and asked > most:
             note(
-                f"note: {counted(asked, 'GPU')} asked for; this machine has {most or 'none'}, "
-                "and so has the cluster"
+                f"note: {counted(asked, 'GPU')} asked for; this machine, and so the cluster, "
+                f"has {most or 'none'}"
             )
             config = config.within(most)
 

@@ -81,8 +81,9 @@ class Stage:
     """A list of steps that is worked out only when its turn comes.
 
     `expand` may ask outside systems, but changes nothing; to build a list of stages asks nothing.
-    `id` is as a step's. `after` is the id of an earlier step that `expand` depends on: as long as
-    that step does not hold, a plan prints that step's title instead of calling `expand`.
+    `id` names the stage for code, as a step's does. `after` is the id of an earlier step that
+    `expand` depends on: as long as that step does not hold, a plan prints that step's title instead
+    of calling `expand`.
     """
 
     id: str
@@ -203,8 +204,8 @@ def run(
 ) -> list[StepResult]:
     """Make every step hold, in order; stop at the first failure.
 
-    `before_disruption` is called once, before the first disruptive step that does not hold yet; by
-    an exception it refuses the change. Returns the results of steps only, not those of stages.
+    `before_disruption` is called once, before the first disruptive step that does not hold yet; it
+    may raise an error to refuse the change. Returns the results of steps only, not those of stages.
     Raises NotReadyError when a deadline passes, and any error of `done`, `do` and `expand`.
     """
     clock = clock or Clock()
@@ -248,9 +249,10 @@ def asked(
     progress: Progress | None = None,
     missing: dict[str, str] | None = None,
 ) -> Iterator[tuple[Step | Stage, PlannedStep]]:
-    """Yield each step with what it would do; a stage only where its `after` does not hold.
+    """Yield each step with what it would do, also a stage that waits for its `after`.
 
-    `missing` collects the titles of steps that do not hold, by step id, also from expanded stages.
+    All other stages are expanded. `missing` collects the titles of steps that do not hold, by step
+    id, also from expanded stages.
     """
     missing = {} if missing is None else missing
     for step in steps:

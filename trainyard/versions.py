@@ -11,8 +11,8 @@ RAY_WITHOUT_MARKS = "2.45.0"
 RUNNER_PROTOCOL = 1
 # The name of this distribution (pyproject.toml), which is on no package index.
 DISTRIBUTION = "trainyard-ray"
-# By extra of pyproject.toml, the packages for pip. The extra itself cannot be named: Trainyard is on
-# no index.
+# By extra of pyproject.toml, the packages for pip. The extra itself cannot be named: Trainyard is
+# on no index.
 _PACKAGES = {
     "local": f"'ray[default]=={RAY}' tensorboardX",
     "aws": "boto3",

@@ -50,7 +50,7 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text for a terminal: control characters are written as JSON escapes (`\\u001b`)."""
+    """Return a text for a terminal: unprintable characters become JSON escapes (`\\u001b`)."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

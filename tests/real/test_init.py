@@ -259,7 +259,7 @@ def test_a_new_cluster_file_is_the_example_with_the_user_s_name_and_hosts(tmp_pa
 
     for words, said in (
         (("lab",), "clusters/lab.yaml exists"),
-        (("../lab",), "'../lab' is no cluster's name"),
+        (("../lab",), "'../lab' cannot be a cluster's name"),
         (
             ("two", "--backend", "mikrok8s"),
             "no backend is called 'mikrok8s'; did you mean 'microk8s'?",

@@ -81,7 +81,8 @@ def test_a_wrong_dockerfile_is_the_requests_fault() -> None:
     assert str(wrong) == (
         "the Dockerfile of image schola is wrong\n"
         '  at stage 3/4 COPY x /: failed to compute cache key: "/x" not found\n'
-        "  -> Correct it. What it copies is in the image's directory, and not in its .dockerignore."
+        "  -> Correct it. What it copies must be in the image's directory, and must not be in its "
+        ".dockerignore."
     )
 
 

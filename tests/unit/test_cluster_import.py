@@ -338,7 +338,7 @@ def test_a_file_of_ray_up_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -
         ({"name": "mine", "backend": "local"}, "describes no cluster that can be imported"),
         (
             {**ray_cluster(), "spec": {"headGroupSpec": {"rayStartParams": {"num-cpus": "two"}}}},
-            "not as its tool",
+            "lacks the form that its tool reads",
         ),
     ],
 )
@@ -385,7 +385,7 @@ def test_several_documents_are_several_files_and_the_others_are_named(tmp_path: 
     code = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "code"}}
     found = imported(tmp_path, ray_cluster(), code, other)
     assert list(found.texts) == ["lab", "second"]
-    assert found.notes == ("ConfigMap code is left out: no cluster",)
+    assert found.notes == ("ConfigMap code is left out: it describes no cluster",)
     with pytest.raises(RequestError, match="several clusters would be called lab"):
         imported(tmp_path, ray_cluster(), ray_cluster())
 

@@ -551,7 +551,7 @@ def test_a_cluster_list_becomes_cluster_files(tmp_path: Path) -> None:
     ("names", "message"),
     [
         (("a", "A"), ".cluster_config: several lines name the cluster a: rename one"),
-        (("---",), ".cluster_config: '---' is no cluster's name: it has no letter or digit"),
+        (("---",), ".cluster_config: '---' cannot be a cluster's name: it has no letter or digit"),
     ],
 )
 def test_no_cluster_of_a_list_is_lost_without_a_word(names: Sequence[str], message: str) -> None:
@@ -645,7 +645,7 @@ def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:
         ("RAY_ADDRESS=http://a:1 ray job submit -- python a.py", "The words after --"),
         ("ray submit cluster.yaml train.py", "The program is the `command:` of a job.yaml"),
         ("ray up cluster.yaml", "trainyard cluster.import FILE"),
-        ("rllib train file a.yaml", "jobs/rllib trains by its words"),
+        ("rllib train file a.yaml", "jobs/rllib trains what the words of its command say"),
     ],
 )
 def test_a_line_of_another_program_is_told_where_its_words_belong(line: str, hint: str) -> None:

@@ -64,7 +64,7 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
     ),
     (
         says(HEALTHY, wget=None),
-        "wget: there is no wget, with which KubeRay probes its nodes: it would end them",
+        "wget: there is no wget: KubeRay probes nodes with it, and would end them",
     ),
     (says(HEALTHY, bash=None), "bash: there is no /bin/bash"),
     (
@@ -205,7 +205,7 @@ def test_a_user_that_kubernetes_cannot_tell_from_root_is_noted() -> None:
         )
 
     note = (
-        "; `restricted: true` on Kubernetes takes no name: USER 1000, or "
+        "; `restricted: true` on Kubernetes needs a numeric user: USER 1000, or "
         "kuberay.security.run_as_user"
     )
     assert [user(name) for name in ("1000", "1000:100", "ray")] == [

@@ -186,7 +186,7 @@ def test_a_cluster_that_cannot_grow_has_its_least_number_of_nodes(
     cluster = RayCluster(SimpleRayCluster(n_nodes=2, node_config=node, max_nodes=5), file="demo")
     assert [node.name for node in cluster.spec.nodes()] == ["head", "worker-group-0-0"]
     assert (
-        "note: a cluster on local does not grow: it has the least of each group\n"
+        "note: a cluster on local does not grow: each group gets its min_workers\n"
         in capsys.readouterr().err
     )
 

@@ -1,4 +1,4 @@
-"""A cluster as a context manager: made and tested at the beginning, removed at the end."""
+"""A cluster as a context manager: made and tested, then removed unless it existed before."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Cluster:
 
     `with` makes the cluster, within `timeout` seconds if given, and runs the smoke test; only then
     the block is entered. At the end of the block, runs are waited for; after an exception they are
-    stopped. Then the cluster is removed, unless it existed before. `teardown="always"` removes that
-    too, `"never"` removes nothing.
+    stopped. Then the cluster is removed, unless it existed before. `teardown="always"` removes it
+    in both cases, `"never"` in none.
 
     Steps are shown on stderr, the output of tasks on stdout. `forward_logs=False` shows no output,
     `True` also that of a sweep's trainings. With `ray_env`, a runtime environment of Ray ({} for
@@ -195,7 +195,7 @@ class Cluster:
         """Begin a new run of the tasks that did not succeed in `run`, from their last checkpoints.
 
         Without `job`, the job directory of the former run is used, as it is now. Raises
-        RequestError if that run is active, a sweep, or if all its tasks succeeded.
+        RequestError if that run is active or a sweep, or if all its tasks succeeded.
         """
         here = _here()
         name = run if isinstance(run, str) else run.name
@@ -260,7 +260,8 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         if self._ray_env is not None and self._connected_with is None:
-            # Before anything is made: a connected `ray` could not be connected to this cluster.
+            # Before anything is made: a `ray` that is connected elsewhere cannot connect to this
+            # cluster.
             lazy.connection.refuse_connected()
 
         existed = self._exists()
@@ -292,10 +293,11 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for runs that the program did not wait for; after an exception, stop them.
+        """Wait for runs that the program did not wait for; then remove the cluster (`teardown`).
 
-        Raises the errors of these runs. A process that was forked in the block does nothing here:
-        its parent ends the block.
+        After an exception, all runs of the block are stopped first; else the errors of the awaited
+        runs are raised. A process that was forked in the block does nothing here: its parent ends
+        the block.
         """
         if self._blocks[-1].process != os.getpid():
             return
@@ -355,7 +357,7 @@ class Cluster:
             self._connect(endpoint, runtime_env)
 
     def _leave(self) -> bool:
-        """End a block; remove the cluster if `teardown` says so, and return whether it was."""
+        """End a block; remove the cluster if `teardown` says so, and return whether it does."""
         block = self._blocks.pop()
         block.inside.close()
         block.unconnected.close()

@@ -1,7 +1,7 @@
-"""Connect `ray` to the cluster of a `with` block, or make it fail to start there.
+"""Connect `ray` to the cluster of a `with` block, or make `ray.init` fail inside the block.
 
-Otherwise the first `.remote()` of a program would start a local Ray on this machine, and train
-there.
+Without either, the first `.remote()` of a program would start a local Ray, and train on this
+machine.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MODE = "RAY_AUTH_MODE"
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 (the name of a variable)
 _TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105
-# Seconds before the end of a block, as in Sematic: the last output of workers takes as long to
-# arrive.
+# Seconds to wait at the end of a block, as Sematic does: the last output of workers takes as long
+# to arrive.
 LAST_LINES_SECONDS = 1.0
 _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
 
 @contextmanager
 def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
-    """Make `ray.init` fail at once: RAY_ADDRESS is a message that Ray's error then shows."""
+    """Make `ray.init` fail at once: RAY_ADDRESS holds a message, which Ray's error shows."""
     text = f"ray does not reach cluster {cluster} from this program: use cluster.dispatch(job)"
     if is_reached:
         text = f"ray is not connected to cluster {cluster}: call cluster.ray() first"
@@ -81,7 +81,7 @@ def connected(
 
 
 def refuse_connected() -> None:
-    """Raise RequestError if `ray` is connected already: tasks of the block would run there."""
+    """Raise RequestError if `ray` is connected already: the block's tasks would run elsewhere."""
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         hint = "Call ray.shutdown() before the block."

@@ -61,7 +61,7 @@ class Job:
 
     @classmethod
     def from_directory(cls, directory: str | Path, *, set: Overrides = ()) -> Job:
-        """Return the job of a directory, or of a name under jobs/; `set` has values of `--set`.
+        """Return the job of a directory, or of a name under jobs/, with the overrides of `set`.
 
         >>> Job.from_directory("cartpole", set={"matrix.seed": [7]}).spec.matrix["seed"]
         (7,)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainyard.operations import resume as resume
     from trainyard.operations import runs as runs
 
-# Searched in this order: `resume` and `runs` of operations, not those of dispatch.
+# Searched in this order: `resume` and `runs` are those of operations, not of dispatch.
 _PACKAGES = ("trainyard.api", "trainyard.operations", "trainyard.console", "trainyard.dispatch")
 
 

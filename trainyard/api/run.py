@@ -126,7 +126,10 @@ class Run:
         )
 
     def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds()`. Ctrl-C stops the run, waits for its end, and is then raised."""
+        """Wait until `holds()`.
+
+        After Ctrl-C, the run is stopped, and KeyboardInterrupt is raised once it has ended.
+        """
         try:
             self._heard.wait(holds)
         except KeyboardInterrupt:
@@ -156,7 +159,7 @@ class _Listener(Screen):
             self.wake()
 
     def conclude(self, state: RunState) -> None:
-        """Keep the final state; tasks without an own event of their end, ended with the run."""
+        """Keep the final state; count each task whose end was no event as ended with the run."""
         self.state = state
         known = {task.name for task in self.ended}
         for task in state.tasks.values():

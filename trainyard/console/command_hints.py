@@ -1,8 +1,8 @@
 """Add the user's flags to commands in messages, so that they can be copied.
 
 The code below tasks/ knows no command line: its messages name plain commands, such as
-`trainyard image.push`. Here, flags of the running command are added to each, if it takes them;
-tasks/ passes a function that knows (`install`). A command with a `-f` in the message is unchanged.
+`trainyard image.push`. Here, each gets the flags of the running command that it takes; tasks/
+passes a function that knows which (`install`). A command that has a `-f` already is unchanged.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
     words = [f"trainyard {task}{lead}"]
     for flag in _repeated(task, known, flags):
         if flag.startswith("--set "):
-            # Compared with the whole message, which may name an override that is to be left out.
+            # Searched in the whole message: if it tells the user to leave an override out, the
+            # command must not get that override.
             is_there = f" {flag}" in command.string
         else:
             is_there = flag.partition(" ")[0] in own_flags
@@ -116,7 +117,7 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
 
 
 def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
-    """Yield the flags to add to a command; none to train.resume, which has them in its record."""
+    """Yield the flags to add to a command; none to train.resume: its run's record has them."""
     if task == "train.resume":
         return
 

@@ -141,13 +141,13 @@ def note(text: str) -> None:
 
 
 def turn_away(stream: TextIO) -> None:
-    """Point a stream at /dev/null: else Python reports its unwritten rest once more at exit."""
+    """Point a stream at /dev/null: else Python writes its rest at exit, and fails once more."""
     with contextlib.suppress(io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Outlived:
-    """A stream whose failure does not end the following of a run.
+    """A stream for a run's output: a command follows the run to its end even if the stream fails.
 
     After the first failed write, everything else is dropped, and `problem` is the error.
     """
@@ -157,7 +157,7 @@ class Outlived:
         self._stream = stream
 
     def error(self, run: str) -> OutsideError | None:
-        """Return the error if the output could not be written, None for a closed pipe (`| head`)."""
+        """Return the error if output could not be written, None for a closed pipe (`| head`)."""
         if self.problem is None or isinstance(self.problem, BrokenPipeError):
             return None
         hint = f"The run has been followed to its end all the same: trainyard train.status {run}"
@@ -218,7 +218,8 @@ def print_table(table: Table) -> None:
     print(text, end="")
 
 
-# Fields of a step or a node that --json leaves out: only code needs them, or others say the same.
+# Fields of a step or a node that --json leaves out: only code needs them, or other
+# fields say the same.
 _NOT_SHOWN = ("is_stage", "kind", "warnings", "is_pulling")
 
 

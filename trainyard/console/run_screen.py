@@ -46,8 +46,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-# Text that a carriage return overwrites. Anchored at the line's beginning: else a search in a long line
-# takes minutes.
+# Text that a carriage return overwrites. Anchored at the line's beginning: else a search in a long
+# line takes minutes.
 _REDRAWN = re.compile(r"(?m)^[^\n]*\r(?=[^\n\r])")
 
 
@@ -269,7 +269,8 @@ def _lines(event: Event, state: RunState) -> Iterator[str]:
             if event.text:
                 yield f"-- {event.text}"
         case Waiting() | DriversWaiting():
-            # A repeated event (`again`) has the same reason with other numbers: a reason is printed once.
+            # A repeated event (`again`) has the same reason with other numbers: a reason is printed
+            # once.
             if event.text and not event.again:
                 yield f"-- {event.text}"
 

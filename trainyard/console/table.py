@@ -45,7 +45,7 @@ def drawn(
 
     for gap in _GAPS:
         room = width - _EDGES - gap * (len(names) - 1)
-        # A table that has to wrap or be cut uses a smaller gap than the widest.
+        # The widest gap is only for a table that need not be wrapped or cut.
         if sum(natural) <= room or (gap < _GAPS[0] and sum(least) <= room):
             widths = _shrunk(natural, least, room)
             if may_shorten is not None:
@@ -79,7 +79,7 @@ def _least(name: str, cells: Sequence[str], may_shorten: Sequence[str] | None) -
 def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Return widths whose sum is at most `room`.
 
-    One by one, terminal columns are taken from the widest cell column that is above its least.
+    One by one, terminal columns are taken from the widest cell column that exceeds its `least`.
     """
     widths = list(natural)
     while sum(widths) > room:
@@ -130,7 +130,7 @@ def _shortened(cell: str, width: int) -> str:
 
 
 def _as_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield one line for each cell, with its column's name, and an empty line between rows."""
+    """Yield one line for each filled cell, with its column's name; an empty line between rows."""
     widest = max(map(cell_len, names), default=0)
     for number, row in enumerate(rows):
         if number:

@@ -46,7 +46,7 @@ class Building:
 
     @property
     def content(self) -> str:
-        """Return the tag of the image if it is built with the base that the engine has now."""
+        """Return the tag that a build now gives the image, with the base that the engine has."""
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 
@@ -121,7 +121,7 @@ def steps(
 
 
 def built(building: Building) -> Built:
-    """Return the image on the engine. Raises PrerequisiteError if its files have changed."""
+    """Return the engine's image of the present files. Raises PrerequisiteError if there is none."""
     found = facts(building)
     return Built(
         name=building.image.name,

@@ -65,8 +65,8 @@ class BuildProgress:
             return RequestError(
                 f"the Dockerfile of image {image} is wrong",
                 where=f"stage {stage}: {self._raw}" if stage else self._raw,
-                hint="Correct it. What it copies is in the image's directory, and not in its "
-                ".dockerignore.",
+                hint="Correct it. What it copies must be in the image's directory, and must not be "
+                "in its .dockerignore.",
             )
 
         what = f"image {image} was not built"
@@ -105,7 +105,8 @@ LACKING = (
         r"temporary failure (?:in name resolution|resolving)|could not resolve (?:host|proxy|')|"
         r"network is unreachable|failed to establish a new connection|no matching distribution "
         r"found",
-        "Does it reach what it needs? A proxy is taken from HTTP_PROXY and HTTPS_PROXY; under "
+        "Does the build reach what it needs? A proxy is taken from HTTP_PROXY and HTTPS_PROXY; "
+        "under "
         "`build:` in the cluster "
         "file are ca_bundle (a company's CA), pip_config (an index of one's own) and network.",
     ),

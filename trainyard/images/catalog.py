@@ -77,7 +77,7 @@ def find(name: str, *, directory: Path, base: str | None = None) -> Image:
 
 
 def is_reference(text: str, *, directory: Path) -> bool:
-    """Say whether `image:` is a reference to a finished image (REGISTRY/NAME:TAG), no directory."""
+    """Say whether `image:` names a finished image (REGISTRY/NAME:TAG), and not a directory."""
     return (
         any(mark in text for mark in "/:@") and not (directory / text / IMAGE_FILE_NAME).is_file()
     )

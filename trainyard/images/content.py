@@ -95,7 +95,7 @@ def write(image: Image, target: IO[bytes]) -> None:
 
 
 def _entry(path: str, source: Path) -> tarfile.TarInfo:
-    """Return the tar header of an entry; its mode says only, as in git, if it is executable."""
+    """Return the tar header of an entry; its mode says only if it is executable, as in git."""
     entry = tarfile.TarInfo(path)
     status = source.lstat()
     entry.mtime = DATE

@@ -80,8 +80,8 @@ def connected(
 ) -> Iterator[ImageCommand]:
     """Connect to the engine that builds; without Docker, raises PrerequisiteError.
 
-    Without a registry, it is the cluster's `docker_host`, which must have the image; else this
-    user's engine.
+    Without a registry, the engine is the cluster's `docker_host`, which must have the image; else
+    it is this user's engine.
     """
     address = None
     if cluster.spec.registry is None:
@@ -153,7 +153,7 @@ def listed(command: ImageCommand) -> list[ListedImage]:
 def _push(
     command: ImageCommand, report: Report, *, skip_lint: bool
 ) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
-    """Connect to the registry; yield all steps, and a list that gets the Pushing during them."""
+    """Connect to the registry; yield all steps, and a list to which they add the Pushing."""
     with access(registry_of(command.spec), command.engine.environ) as registry:
         # Before anything is built: a registry that does not answer, or rejects the login, is an
         # error at once.

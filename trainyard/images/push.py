@@ -96,8 +96,8 @@ class Pushing:
     def _is_held(self) -> Answer:
         """Say whether the registry's tag is this image.
 
-        The engine's image id is the digest of the image's config, or with containerd's image store
-        that of its manifest.
+        The engine's image id is the digest of the image's config. With containerd's image store, it
+        is that of its manifest.
         """
         manifest = self.access.api.manifest(self._name, self.built.content)
         if manifest is None:
@@ -112,8 +112,8 @@ class Pushing:
 
     def _push(self) -> None:
         docker_images.tag(self.engine, self.built.image_id, as_=self._reference)
-        # Docker retries a layer five times in a minute without a reason. `try_upload` asks the
-        # registry itself, which gives one.
+        # Docker retries a layer five times in a minute, and does not say why. `try_upload` asks
+        # the registry itself, which does.
         transfer.push(
             self.engine,
             self._reference,

@@ -36,8 +36,8 @@ Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 class PinnedImage:
     """The exact image to run.
 
-    `digest` is None if no registry has the image (`reference` is then an image id), or if it could
-    not be asked. `remark` says why it could not. `is_kept`: the registry did not answer, and
+    `digest` is None if no registry has the image (`reference` is then an image id), or if its
+    registry could not be asked; `remark` then says why. `is_kept`: the registry did not answer, and
     `reference` is the one that the cluster runs already.
     """
 
@@ -82,8 +82,8 @@ def pinned(
 
     `engine` is the engine that will run it; None if each node pulls the image itself. `running` is
     the reference that the cluster runs now. It is kept if its registry does not answer, and if it
-    is the same image on the engine: an image that was built and has been pushed since must not
-    restart nodes.
+    means the same image on the engine: pushing a built image changes its reference, which must
+    not restart nodes.
 
     Raises RegistryError if the registry rejects the request or lacks the image. Without a registry,
     raises RequestError if nodes pull, PrerequisiteError if the engine lacks the built image.
@@ -124,7 +124,7 @@ def of_groups(
     running: Mapping[str, str] | None = None,
     connect: Connect = access.connect,
 ) -> dict[str, PinnedImage]:
-    """Resolve the image of each group that has another one than the head; `running` is by group.
+    """Resolve each group's image that differs from the head's; `running` has references by group.
 
     Raises the same errors as `pinned`.
     """
@@ -176,7 +176,7 @@ def pulled_bytes(
     directory: Path,
     connect: Connect = access.connect,
 ) -> int:
-    """Return the bytes to pull of a cluster's largest image; 0 if that cannot be asked."""
+    """Return how many bytes a pull of the cluster's largest image takes; 0 if that is unknown."""
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
         others = of_groups(spec, environ, directory=directory, connect=connect)
@@ -215,11 +215,11 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 
 
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
-    """Return an image that was built or loaded on this engine; None for one that was pulled.
+    """Return an image that was built or loaded on this engine; None if a registry must be asked.
 
-    A pulled image has a digest of its repository. Engines with containerd's image store give each
-    image such a digest, equal to its id: there, an image of Docker Hub is used as the engine has
-    it.
+    A pulled image has a digest of its repository: its registry is asked. With containerd's image
+    store, built images have such a digest, too, and each digest equals the image's id. There, an
+    image with a name of Docker Hub is used as the engine has it, even if it was pulled.
     """
     repository, _, digest = _split(name)
     image = None
@@ -246,7 +246,11 @@ class _Registries:
     running: str | None
 
     def ours(self, image: Image, registry: Registry) -> PinnedImage:
-        """Return the image that was pushed from exactly these files. Raises RegistryError."""
+        """Return the image that was pushed from exactly these files.
+
+        If the registry does not answer, return the image that the cluster runs, if it is of
+        the same repository. Raises RegistryError.
+        """
         source = content.source_hash(image, self.environ, platform=self.spec.build.platform)
         tag = content.source_tag(source)
         path = registry.repository(image.name)
@@ -273,8 +277,8 @@ class _Registries:
         """Resolve a reference to a digest.
 
         If nodes pull the image themselves, an error of the registry only becomes a remark: nodes
-        may have access that this machine lacks. An engine may have the image, too, if the registry
-        does not answer.
+        may have access that this machine lacks. For an engine, so does a registry that does not
+        answer: the engine may already have the image.
         """
         host = docker_images.registry_of(name)
         registry = access.registry_at(host, self.spec)
@@ -304,9 +308,9 @@ class _Registries:
     ) -> tuple[Manifest | None, Login | None]:
         """Return the manifest of a reference, None without one, and the login that was used.
 
-        The cluster file's login is used; without one, no login, and then Docker's own. So nodes get
-        no login that they do not need. Without a login, registries may hide private images: "not
-        there" counts only after Docker's login was tried.
+        The cluster file's login is used. If it has none, the first request is without a login, so
+        that nodes get none that they do not need. Registries may hide private images from such a
+        request: if it finds nothing, Docker's own login is tried, if there is one.
         """
 
         def asked_as(user: Login | None) -> Manifest | None:

@@ -27,7 +27,10 @@ _READ = (
 
 
 def _refuse_other_yaml(file: Path) -> None:
-    """Raise RequestError for a YAML file without any key of task_runner, misspelt ones included."""
+    """Raise RequestError for a YAML file of another tool, or without any key of task_runner.
+
+    A misspelt key counts as a key: its error comes later.
+    """
     documents = foreign.documents_of(file)
     kind = foreign.kind_of(documents)
     if kind is not None:

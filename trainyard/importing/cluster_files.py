@@ -140,7 +140,7 @@ def _of_documents(documents: Sequence[Any], *, source: str) -> Clusters:
     for document in documents:
         made = _converted(document)
         if made is None:
-            notes.append(f"{_name_of(document)} is left out: no cluster")
+            notes.append(f"{_name_of(document)} is left out: it describes no cluster")
             continue
 
         content, said = made
@@ -162,7 +162,7 @@ def _converted(document: Any) -> tuple[dict[str, Any], list[str]] | None:
     try:
         return backends.imported(document)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise RequestError(f"the file is not as its tool takes it: {error!r}") from error
+        raise RequestError(f"the file lacks the form that its tool reads: {error!r}") from error
 
 
 def _name_of(document: Any) -> str:

@@ -82,7 +82,7 @@ def read(text: str, *, name: str) -> Clusters | None:
         cluster = re.sub(r"[^a-z0-9]+", "-", match[1].lower()).strip("-")
         if not cluster:
             raise RequestError(
-                f"{name}: {match[1]!r} is no cluster's name: it has no letter or digit"
+                f"{name}: {match[1]!r} cannot be a cluster's name: it has no letter or digit"
             )
         if cluster in texts:
             raise RequestError(f"{name}: several lines name the cluster {cluster}: rename one")

@@ -27,7 +27,7 @@ from trainyard.importing.job import (
 )
 from trainyard.importing.shell import Command
 
-# The script of a command line that begins with this flag, without the script's name.
+# By flag, the script of a command line that begins with the flag instead of a script's name.
 SCRIPTS = {
     "--aggregate_jobs": "submit_job",
     "--sub_jobs": "wrap_resources",
@@ -71,7 +71,7 @@ OTHER_PROGRAMS = {
     "Or submit it as it is: trainyard cluster.open prints the address.",
     ("ray", "submit"): "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
     ("ray", "up"): "trainyard cluster.import FILE writes a cluster file of it.",
-    ("rllib", "train"): "jobs/rllib trains by its words: command: [python, train.py, ...].",
+    ("rllib", "train"): "jobs/rllib trains what the words of its command say: python train.py ...",
 }
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _ONE_CPU = (
@@ -105,7 +105,7 @@ def _parser(script: str) -> Parser:
 def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) -> Imported:
     """Return the job of the only Isaac Lab command in the lines of a file; note all other text.
 
-    Without any such command, all words are read as one. Raises RequestError if there are several.
+    If there is none, all words are read as one command. Raises RequestError if there are several.
     """
     known = [command for line in lines for command in line if _script(command.words)[0] is not None]
     if len(known) > 1:
@@ -162,7 +162,7 @@ def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Return the words before a script, for a note that they are not read; [] if it is Python.
+    """Return the words before a script, for a note that they are not read; [] if they run Python.
 
     Variables before the program are dropped: in Isaac Lab, they reach no task either.
     """
@@ -185,9 +185,9 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
         return _noted(replace(jobs[0], name=name), flags)
     if any(not each.job.keys() <= {"tasks", "smoke"} for each in jobs):
         raise RequestError(
-            "aggregate jobs that are sweeps, or want packages or all their tasks at once, are "
-            "jobs of their own here",
-            hint="Import each of them: the part between two `*`.",
+            "aggregate jobs cannot become one job if one is a sweep, needs packages, or starts all "
+            "its tasks at once",
+            hint="Import each by itself: the part between two `*`.",
         )
 
     tasks = []
@@ -216,8 +216,8 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the Isaac Lab script of a command line, and the words after it.
 
-    The script is given by file, by module, or implied by a flag of SCRIPTS. Without one, the result
-    is (None, all words).
+    The script is given by file, by module, or implied by a flag of SCRIPTS. Without a script, the
+    result is (None, all words).
     """
     for index, word in enumerate(words):
         if (script := script_of(words, index)) in SCRIPTS.values():

@@ -169,5 +169,5 @@ def note_of_training(name: str, command: Sequence[str]) -> str | None:
 
 
 def _trains_here(command: Sequence[str]) -> bool:
-    """Say whether a shell's line trains without changing the directory, so that logs/ is there."""
+    """Say whether a shell's line trains without `cd`: logs/ is then in the task's directory."""
     return any(_IN_LINE.search(word) and not _ELSEWHERE.search(word) for word in command)

@@ -87,7 +87,7 @@ def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[st
 def _described(file: Path, options: Options) -> dict[str, Any]:
     """Let isaac_task.py describe a class. Raises RequestError if the file cannot be loaded.
 
-    That is a process of its own, since classes share mutable defaults.
+    isaac_task.py runs in a process of its own, since classes share mutable defaults.
     """
     refuse_unreadable(file)
     given = _flags(cfg_file=str(file), **{name: getattr(options, name) for name in _NAMES})
@@ -122,7 +122,7 @@ def _flags(**values: str) -> list[str]:
 
 
 def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> dict[str, Any]:
-    """Return the content of the job file: a sweep, or without any choice, repeated trainings."""
+    """Return the job file's content: a sweep, or repeated trainings if nothing is to choose."""
     flags = _flags(
         cfg_file=f"{file.resolve().parent.name}/{file.name}",
         cfg_class=found["cfg_class"],

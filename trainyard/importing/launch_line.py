@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _groups(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return each group's values; a missing value is the largest given one, as in launch.py."""
+    """Return each group's values; a missing one is the flag's largest value, as in launch.py."""
     count = max(len(given[flag]) for flag in _OF_GROUPS)
     filled = {}
     for flag in _OF_GROUPS:

@@ -1,8 +1,8 @@
 """Cut a command line of Isaac Lab into jobs at the signs `+` and `*`, but never within a value.
 
 Isaac Lab joins all words by blanks, and cuts at every sign (wrap_resources.py, submit_job.py):
-`lr=1e+5` is two jobs there. Here a sign separates jobs if a program follows it, and is part of its
-word inside a number or brackets. If neither holds, an error shows both readings.
+`lr=1e+5` is two jobs there. Here a sign separates jobs if a program follows it. Inside a number or
+brackets, the sign is part of its word. If neither holds, an error shows both readings.
 """
 
 from __future__ import annotations

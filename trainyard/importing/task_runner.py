@@ -151,18 +151,18 @@ def read(file: Path, *, python: str) -> Imported:
 def _task(
     task: TaskSection, files: dict[str, Path], python: str, directory: Path
 ) -> dict[str, Any]:
-    """Return one task; add the files below the YAML file's directory that it names to `files`."""
-    # Joined as by task_runner.
+    """Return one task; add to `files` what its words name below the YAML file's directory."""
+    # task_runner joins the words in the same way.
     line = " ".join([python, *task.py_args.split()])
     if shell.is_needed(line):
         own = shell.command(line)
         named = [word for read in shell.commands(line) for each in read for word in each.words]
         for word in named:
-            if _name_beside(word, directory):
+            if _name_below(word, directory):
                 files[os.path.normpath(word)] = directory / word
     else:
         words = shell.split(task.py_args)
-        near = {word: name for word in words if (name := _name_beside(word, directory))}
+        near = {word: name for word in words if (name := _name_below(word, directory))}
         files.update({name: directory / name for name in near.values()})
         own = [*shlex.split(python), *(near.get(word, word) for word in words)]
 
@@ -185,7 +185,7 @@ def _task(
     return {key: value for key, value in found.items() if value}
 
 
-def _name_beside(word: str, directory: Path) -> str | None:
+def _name_below(word: str, directory: Path) -> str | None:
     """Return the relative path if a word names a file below `directory`, else None."""
     if word.startswith("/"):
         return None

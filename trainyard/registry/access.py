@@ -38,7 +38,7 @@ def registry_of(spec: ClusterSpec) -> Registry:
 
 
 def registry_at(host: str, spec: ClusterSpec) -> Registry:
-    """Return the registry at `host` (HOST[:PORT]): the cluster file's settings if it is that one.
+    """Return the registry at `host` (HOST[:PORT]), as in the cluster file if the file names it.
 
     Another registry on loopback is spoken to by plain HTTP, as Docker does.
     """
@@ -61,7 +61,7 @@ def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
 
 
 def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
-    """Return the CA file of the registry: the named one, else Trainyard's own; None if public."""
+    """Return the registry's CA file: the named one, else Trainyard's; None if none is needed."""
     if registry.insecure:
         return None
     if registry.ca_file:
@@ -77,7 +77,7 @@ def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
 
 
 def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
-    """Return the CA of the registry's certificate, as PEM; None if it needs none.
+    """Return the CA of the registry's certificate, as PEM; None if no CA file is needed.
 
     Raises PrerequisiteError if the CA file cannot be read.
     """

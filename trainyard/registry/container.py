@@ -35,7 +35,7 @@ BCRYPT_COST = 8
 LONGEST_PASSWORD = 72
 # A hash of all settings of the container.
 SETTINGS_LABEL = "io.trainyard.registry.settings"
-# So many that it is as slow to guess the password from the settings' hash as from htpasswd.
+# With so many rounds, guessing the password from the settings' hash is as slow as from htpasswd.
 PBKDF2_ROUNDS = 200_000
 # The states of a container that was started; whether it keeps running is another step's question.
 STARTED = ("running", "restarting")
@@ -82,7 +82,10 @@ def remove(target: Target) -> None:
 
 
 def read_certificate(target: Target, container: Container) -> KeyPair | None:
-    """Return the certificate in a container, which another machine may have made; None without."""
+    """Return the certificate and key from the container, None if it has none.
+
+    They differ from this machine's if another machine made the container.
+    """
     pem = containers.read_file(target.engine, container.id, CERTIFICATE)
     key = containers.read_file(target.engine, container.id, KEY)
     if pem and key:
@@ -116,7 +119,8 @@ def _settings_hash(target: Target) -> str:
 
 def files(target: Target) -> dict[str, bytes]:
     """Return the files to put into the container, by path."""
-    # Only a login of the cluster file: an entry of `docker login` does not ask for a password here.
+    # The registry asks for a password only if the cluster file names a login: an entry of
+    # `docker login` for its address does not count.
     login = named_login(target.registry, target.environ)
     tls = not target.registry.insecure
     content = {CONFIG: config(tls=tls, login=login is not None)}

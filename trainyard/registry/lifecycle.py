@@ -196,7 +196,7 @@ def _answers(target: Target) -> Answer:
 
 
 def disk_free(target: Target) -> int | None:
-    """Return the free bytes of the disk with the engine's data; None if the engine is not here."""
+    """Return the free bytes of the disk with the engine's data; None if unknown on this machine."""
     root = Path(str(target.engine.info().get("DockerRootDir") or "/nowhere"))
     if target.engine.is_here:
         with suppress(OSError):

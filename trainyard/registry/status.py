@@ -54,8 +54,9 @@ class RegistryStatus:
 
     `container` is None for a registry that Trainyard did not make. `volume` has the images, also
     while no container runs. `trusted` says whether Docker here accepts the registry, None if that
-    could not be asked. `content` is None if it could not be asked, and `detail` says why. `others`
-    are addresses of other registries that Trainyard runs on this engine.
+    could not be asked. `content` is None if the registry does not answer or does not list its
+    images, and `detail` says why. `others` are addresses of other registries that Trainyard runs on
+    this engine.
     """
 
     state: State

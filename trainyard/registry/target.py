@@ -49,7 +49,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Return the name of container and volume: by host and port, as hosts may share a port."""
+        """Return the name of container and volume, by host and port: two hosts may use one port."""
         return f"trainyard-registry-{self.host_port.host.replace(':', '-')}-{self.host_port.port}"
 
     @property
@@ -73,7 +73,8 @@ class Target:
     def bind_address(self) -> str:
         """Return the IP address to publish the port on, IPv4 if there is one.
 
-        Raises RequestError if the registry's host is no address of this machine.
+        Raises RequestError if the registry's host has no IP address or, while Docker runs here,
+        none of this machine.
         """
         host = self.host_port.host
         candidates = list(addresses.resolve(host))

@@ -33,7 +33,7 @@ AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" trainyard regis
 
 
 def trust_steps(target: Target) -> list[Step]:
-    """Return the steps; they may ask the registry and Docker already.
+    """Return the steps. To choose them, ask the registry and Docker already.
 
     Raises PrerequisiteError if Docker's settings cannot be changed from here.
     """
@@ -66,7 +66,7 @@ def is_let_in(target: Target) -> bool:
 
 
 def kept_here(target: Target) -> tuple[str, ...]:
-    """Return lines about settings by which Docker here still trusts the registry, with commands."""
+    """Return lines on how to remove settings by which Docker here still trusts the registry."""
     texts = []
     directory = docker_daemon.CERTIFICATES / target.address
     if (directory / CA_NAME).exists():

@@ -211,8 +211,8 @@ def status(call: Call) -> Report:
     now = lazy.clusters.status(call.cluster())
 
     def has_ended(run: str) -> bool:
-        # Ray lists a run's job as running for a moment after the run's end. Only then this module
-        # is loaded.
+        # Ray lists a run's job as running for a moment after the run's end. `run_guard` is
+        # imported only to ask about such a run.
         return bool(lazy.run_guard.told_its_end(call.here.results, run))
 
     usage = lazy.usage.ask(now, has_ended=has_ended)
@@ -302,7 +302,10 @@ def list_(call: Call, region: str = "", context: str = "") -> Report:
 
 
 def _next_of_list(clusters: Sequence[ListedCluster]) -> str:
-    """Return the cluster.status of the first cluster that is up, else of the first with a file."""
+    """Return `cluster.status` for the first cluster that is up, else for the first with a file.
+
+    Clusters whose state is unknown are left out.
+    """
     reachable = [cluster for cluster in clusters if cluster.file and cluster.state != "unknown"]
     if not reachable:
         return ""
@@ -438,7 +441,10 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
 def _meant(
     call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool
 ) -> tuple[Cluster, str]:
-    """Return the cluster with these flags, and the cluster.up with them. Raises RequestError."""
+    """Return the cluster under these flags, and the command `cluster.up` with the same flags.
+
+    Raises RequestError.
+    """
     cluster = lazy.clusters.asking(call.cluster(), adopt=adopt)
     if remove or force:
         cluster = lazy.clusters.removing(cluster, remove=remove, force=force)
@@ -527,7 +533,7 @@ def _removed(
         line = f"cluster {name} is gone, nothing of it is left"
 
     if traits.leaves and not purge:
-        purging = "those that Trainyard made go by trainyard cluster.down --purge"
+        purging = "to remove those that Trainyard made: trainyard cluster.down --purge"
         notes.append(f"note: {traits.leaves}; {purging}")
 
     document = {"name": name, "state": "down", "steps": step_documents(results)}
@@ -535,7 +541,7 @@ def _removed(
 
 
 def _remove_leftovers(call: Call, cluster: Cluster) -> None:
-    """Remove what killed runs left; only note an error, such as a rejected token."""
+    """Remove what killed runs left; an error, such as a rejected token, only becomes a note."""
     try:
         lazy.leftovers.remove(cluster, call.progress)
     except TrainyardError as error:

@@ -65,7 +65,7 @@ def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
-    """Return the report of a cluster's problems and remedies; its error is DoctorError if any."""
+    """Return the report of a cluster's problems and remedies, with a DoctorError if it has any."""
     if not found:
         document = {"name": name, "ok": True, "findings": []}
         return Report(document, [f"nothing is wrong with cluster {name}"])
@@ -110,7 +110,7 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
 
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Table:
-    """Return the table of hosts; "?" is a value that only the host knows, which does not answer."""
+    """Return the table of hosts; "?" marks a value that is unknown as its host does not answer."""
     columns = ["host", "role", "state", "version", "voter", "certs end"]
     voters = {True: "yes", False: "no", None: "?"}
     has_nodes = any(host.nodes for host in hosts)

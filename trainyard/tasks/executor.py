@@ -23,7 +23,7 @@ from trainyard.paths import cache_home, not_writable, state_home
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
-# A file or a link is where a directory should be, or above it.
+# A file or a link is in the place of a directory of the path, or a name is too long.
 _NO_DIRECTORY = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
 
@@ -130,7 +130,7 @@ def _explained(error: OSError) -> TrainyardError | None:
     if error.filename is None:
         if error.errno not in _FULL:
             return None
-        # The error of a write names no file: it may be stdout.
+        # The error of a failed write names no file: the write may have been to stdout.
         report.turn_away(sys.stdout)
         where = f"stdout, or a file below {state_home(os.environ)} or the results"
         return OutsideError(f"this command cannot write: {error.strerror}", where=where)

@@ -182,7 +182,7 @@ def candidates(line: str, contexts: Contexts) -> list[str]:
     """Return completions of the last word, and if it is complete, also words that may follow it.
 
     The completion scripts do not say whether a space follows the last word. The shell drops
-    candidates that do not continue it.
+    candidates that do not continue the last word.
     """
     try:
         # Bash passes each "=" as a word of its own.
@@ -215,7 +215,7 @@ def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[st
 
 
 def _values(argument: Argument) -> list[str]:
-    """Return the known values of an argument; [] for free text, and for paths: shells know them."""
+    """Return the known values of an argument; [] for free text and for paths, which shells know."""
     here = Path.cwd()
     match argument.names[0]:
         case "file":

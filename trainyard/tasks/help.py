@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext
 
-# The order in which a new user needs them.
+# The commands by group, in the order in which a new user needs them.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Begin": ("init", "cluster.new", "cluster.import"),
     "Clusters": (

@@ -61,8 +61,8 @@ def build(
     ]
     if base:
         lines.append(
-            f"--base counts for this build; for clusters on it: build: {{base: {base}}} in their "
-            "file"
+            f"--base holds only for this build; for clusters with this base, write into their "
+            f"file: build: {{base: {base}}}"
         )
 
     return Report(document, lines, next="trainyard image.lint")

@@ -104,7 +104,7 @@ def new(
     help={
         "source": "A RayCluster of KubeRay (YAML), a file of `ray up` on AWS, a "
         "~/.cluster_config of Isaac Lab, a file with a command line of its launch.py; or that "
-        "line itself, behind `--`. With --context: how names begin.",
+        "line itself, behind `--`. With --context: only RayClusters whose names begin so.",
         "context": (
             "Instead: the RayClusters that another tool made on the Kubernetes of this context."
         ),
@@ -124,7 +124,7 @@ def import_(
     if namespace and not context:
         raise RequestError("--namespace means something only with --context")
     if context and words:
-        raise RequestError("--context takes RayClusters that are there, and no command line")
+        raise RequestError("--context imports existing RayClusters, and takes no command line")
 
     if context:
         found = lazy.importing.of_context(
@@ -139,7 +139,8 @@ def import_(
 def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
     """Return the text of a backend's sample cluster file, with this name and these hosts.
 
-    Raises RequestError for a wrong name, an unknown backend, or hosts for one that takes none.
+    Raises RequestError for a wrong name, an unknown backend, or hosts for a backend that
+    takes none.
     """
     from trainyard.spec.fields import NAME_PATTERN
 
@@ -155,7 +156,7 @@ def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
 
     if not re.fullmatch(NAME_PATTERN, name):
         rule = "Lower-case letters, digits and '-', the first a letter, at most 40."
-        raise RequestError(f"{name!r} is no cluster's name", hint=rule)
+        raise RequestError(f"{name!r} cannot be a cluster's name", hint=rule)
     if backend not in examples:
         meant = did_you_mean(backend, examples)
         raise RequestError(

@@ -91,7 +91,7 @@ def dispatch(
     positional=["run"],
     help={
         "run": HELP["run"],
-        "file": "The file of another cluster than the one of the run.",
+        "file": "Cluster file of another cluster (default: the run's own cluster).",
         "set_": (
             "Set one value of the job file, PATH=VALUE, or of the cluster file, "
             "cluster.PATH=VALUE; repeatable."
@@ -216,7 +216,8 @@ def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     elif not lines:
         lines = [f"run {name} has left nothing yet"]
 
-    # A failed run is no failure of this command, but outputs that were not fetched are.
+    # A failed run is no failure of this command, but outputs that were not fetched are, unless the
+    # run failed, too: a status has only one error.
     has_failed = state.ended and state.exit != 0
     return Report(
         {"run": name, "directories": directories}, lines, error=None if has_failed else now.error
@@ -392,7 +393,7 @@ def listed(runs: Sequence[RunStatus], here: Here) -> Report:
 
 
 def stopped(call: Call, found: RunDirectory) -> Report:
-    """Stop a run, and return the report; it says so if the run had already ended."""
+    """Stop a run and wait for its end; the report says if the run had ended before."""
     from trainyard.dispatch.follow import Screen
 
     if call.dry:
@@ -514,9 +515,9 @@ def _next(now: RunStatus) -> str:
 
 
 def tasks_table(state: RunState, *, now: float) -> list[Table]:
-    """Return a table with one row per task; above _ROWS tasks, only those that did not succeed.
+    """Return a table with one row per task, [] if it has no rows.
 
-    [] if no task is left.
+    If there are more than _ROWS tasks, it has the first _ROWS that did not succeed.
     """
     tasks = list(state.tasks.values())
     if len(tasks) > _ROWS:

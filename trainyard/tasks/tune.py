@@ -71,7 +71,7 @@ def dispatch(
     help={
         **_FLAGS,
         "run": train.HELP["run"],
-        "file": "The file of another cluster than the one of the run.",
+        "file": "Cluster file of another cluster (default: the run's own cluster).",
     },
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:

@@ -21,7 +21,8 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec.image import ImageFile, LintSection
 
-# The image.yaml of an image without one. Its KubeRay is unknown, so wget is not required.
+# Replaces the image.yaml of an image that has none. The version of KubeRay that runs such an image
+# is unknown, so wget is not required.
 OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
 

@@ -17,7 +17,7 @@ from trainyard.versions import RAY
 
 # The largest size in bytes without `max_size` in image.yaml.
 MAX_SIZE = 40 * GIB
-# Such an image may be right; it only cannot be checked here.
+# The hint for an image of another platform, which may be right although it cannot run here.
 _OTHER_MACHINE = (
     "If it is for other machines, push it without this check: trainyard image.push --skip-lint. "
     "To run it here, install QEMU (qemu-user-static, binfmt). To build it for this machine, leave "
@@ -49,7 +49,7 @@ Verdict = str | Wrong
 
 
 def reference(text: str) -> Finding:
-    """Check that registries accept the image's name."""
+    """Check the image's name by the rules of registries; none is asked."""
     try:
         check_image(text)
     except ValueError:
@@ -160,7 +160,7 @@ def _no_jobs(inspection: Inspection) -> Finding | None:
         return Finding("python", False, f"python on PATH is not Ray's: {listed}", _PATH_HINT)
     if reason := probed.failure("python.ended"):
         detail = f'`python -c "import ray"` fails as {user}: {reason}'
-        hint = f"What was installed by root must be readable by {user}; WORKDIR has no ray/."
+        hint = f"{user} must be able to read what root installed; WORKDIR must have no ray/."
         return Finding("import", False, detail, hint)
 
     return None
@@ -217,7 +217,7 @@ def _user(inspection: Inspection) -> Verdict:
 
     uid = inspection.probed.text("uid")
     note = (
-        f"`restricted: true` on Kubernetes takes no name: USER {uid}, or "
+        f"`restricted: true` on Kubernetes needs a numeric user: USER {uid}, or "
         "kuberay.security.run_as_user"
     )
 
@@ -236,9 +236,9 @@ def _wget(inspection: Inspection) -> Verdict:
         return program
     if not inspection.lint.wget:
         # KubeRay 1.6 probes Ray 2.53 and newer by HTTP (ray-project/kuberay#4448).
-        return "none: KubeRay 1.6 and newer probes by HTTP, older ones cannot"
+        return "none: KubeRay 1.6 and newer probes by HTTP, older versions cannot probe"
     hint = "Install wget, or say `wget: false` in image.yaml if only KubeRay 1.6 and newer runs it."
-    return Wrong("there is no wget, with which KubeRay probes its nodes: it would end them", hint)
+    return Wrong("there is no wget: KubeRay probes nodes with it, and would end them", hint)
 
 
 def _ray(inspection: Inspection) -> Verdict:
@@ -285,7 +285,7 @@ def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspect
 
 
 def _search_paths(inspection: Inspection) -> Verdict:
-    """Check that PATH and LD_LIBRARY_PATH have directories, such as those of NVIDIA's runtime."""
+    """Check that PATH and LD_LIBRARY_PATH list the directories that image.yaml demands."""
     lint = inspection.lint
     environ = inspection.image.env
     expected = [("PATH", path) for path in lint.path_contains]
@@ -328,11 +328,12 @@ def _size(inspection: Inspection) -> Verdict:
     if size <= limit:
         return f"{shown_size(size)} of at most {shown_size(limit)}{largest}"
     detail = f"takes {shown_size(size)}, and at most {shown_size(limit)} are allowed{largest}"
-    return Wrong(detail, "Remove what is not needed in the RUN that made it: docker history IMAGE")
+    hint = "Delete unneeded files in the same RUN that made them; sizes: docker history IMAGE"
+    return Wrong(detail, hint)
 
 
 def _history(inspection: Inspection) -> Verdict:
-    """Check for secrets in variables, labels, commands that made the layers, and named files."""
+    """Check for secrets in variables, labels and layers' commands, and for files with logins."""
     image = inspection.image
     steps = inspection.history
     places = {

@@ -23,7 +23,7 @@ _MARK = "trainyard: "
 _CANNOT_RUN = re.compile(
     r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error'
 )
-# Longer lines of a program's output are cut, in characters.
+# Characters. Longer lines of a program's output are cut.
 _LONGEST = 300
 
 
@@ -90,7 +90,7 @@ def script() -> str:
 
 
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
-    """Run the probe through the image's entry point; if that does not run it, without it.
+    """Run the probe through the image's entry point; if that runs nothing, without entry point.
 
     Raises NotReadyError if the probe takes longer than SECONDS, OutsideError if it ends early or
     the engine cannot run a container.

@@ -5,7 +5,7 @@ newline='
 '
 say() { printf 'trainyard: %s\n' "$*"; }
 
-# What Python programs say for us among all that they print.
+# pass_on OUTPUT: print only the lines that a Python program printed for this probe.
 pass_on() {
     printf '%s\n' "$1" | while IFS= read -r line; do
         case $line in "trainyard: "*) printf '%s\n' "$line" ;; esac
@@ -31,7 +31,7 @@ say bash "$([ -x /bin/bash ] && echo /bin/bash)"
 say wget "$(command -v wget)"
 say python.program "$(command -v python)"
 
-# Ray writes to /tmp; the others are where the next part may put a file if that fails.
+# Ray writes to /tmp. The other directories matter only if /tmp is not writable: the next part needs one for a file.
 scratch=
 for directory in /tmp /dev/shm /var/tmp .; do
     if (: >"$directory/.trainyard-probe") 2>/dev/null; then
@@ -41,8 +41,8 @@ for directory in /tmp /dev/shm /var/tmp .; do
     fi
 done
 
-# Which Python `ray` runs under is told by Python itself, whatever wrappers are between: it imports sitecustomize first.
-# One that the image has of its own is imported after ours.
+# The Python under which `ray` runs names itself, behind any wrapper: it imports sitecustomize first. This sitecustomize
+# then imports that of the image, if there is one.
 witness=$scratch/.trainyard-witness
 if [ -n "$scratch" ] && mkdir -p "$witness"; then
     cat >"$witness/sitecustomize.py" <<'END'
@@ -58,7 +58,7 @@ except ImportError:
 END
 fi
 
-# Where programs keep logins: whoever can pull the image can read them.
+# Files in which programs keep logins: everyone who can pull the image can read them.
 for home in "$HOME" /root; do
     for name in .netrc .pypirc .git-credentials .aws/credentials .docker/config.json .ssh/id_rsa .ssh/id_ed25519; do
         if [ -s "$home/$name" ]; then say "secret:$home/$name" yes; fi
@@ -81,7 +81,7 @@ if [ -n "$ray" ]; then
 fi
 rm -rf "$witness"
 
-# ray.init: a directory named `ray` beside a job imports too, as an empty module.
+# `ray.init` proves that this is Ray: a directory named `ray` next to a job can be imported, too, as an empty module.
 output=$(python -c 'import os, sys
 print("trainyard: python.prefix", os.path.realpath(sys.prefix), flush=True)
 import ray
