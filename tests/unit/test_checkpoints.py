@@ -136,7 +136,7 @@ def test_a_damaged_checkpoint_does_not_count_as_home(
         runs.RunStatus(run, state), unfetched=runs.Unfetched(checkpoints=(error,))
     )
     assert concluded.error and concluded.error.what.startswith(
-        "checkpoints of 1 tasks are still on the cluster: "
+        "checkpoints of 1 task are still on the cluster: "
     )
 
 

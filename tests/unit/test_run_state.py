@@ -159,9 +159,19 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     ).error
     assert error is not None
     assert str(error) == (
-        "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: trainyard "
+        "outputs of 1 task are still on the cluster: connection lost\n  -> Try again: trainyard "
         "train.fetch job-1"
     )
+
+
+def test_missing_outputs_of_a_failed_run_are_an_error_of_their_own_too() -> None:
+    unfetched = Unfetched((OutsideError("connection lost"),))
+    now = concluded(RunStatus(RUN, state_after(run_ended("failed", 1))), unfetched=unfetched)
+    assert now.error is not None and now.error.lines()[2] == (
+        "  - results: outputs of 1 task are still on the cluster: connection lost; to fetch them: "
+        "trainyard train.fetch job-1"
+    )
+    assert now.unfetched is not None and now.unfetched.exit_code == 6
 
 
 def test_reserved_room_and_what_waits_for_it_are_shown_while_they_hold() -> None:

@@ -20,6 +20,7 @@ from trainyard.errors import (
     JobFailedError,
     NotReadyError,
     OutsideError,
+    Problem,
     SmokeError,
     TrainyardError,
     reason_of,
@@ -31,6 +32,7 @@ from trainyard.results.report import write_report
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import ResultsError, RunDirectory
 from trainyard.seams.ray_api import RayApi
+from trainyard.wording import counted
 
 _BLOCK = 1024 * 1024
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -42,7 +44,8 @@ class RunStatus:
 
     `unsure` says why the state may be stale, such as a cluster that does not answer, or what is
     damaged in the record of a `broken` run. `error` is the error for the command that followed the
-    run; None if the run succeeded, or is still active.
+    run; None if the run succeeded, or is still active. `unfetched` is the error of results that
+    could not be fetched, also of a run that failed.
     """
 
     run: RunDirectory
@@ -51,6 +54,7 @@ class RunStatus:
     broken: bool = False
     is_away: bool = True  # counts only with `unsure`: the reason is a cluster that does not answer
     error: TrainyardError | None = None
+    unfetched: TrainyardError | None = None
 
     def document(self) -> dict[str, Any]:
         sent = store.described(self.run).get("sent")
@@ -386,22 +390,32 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
 
 
 def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
-    """Return the status with the error for the command: a failed run, or results not fetched."""
-    run = status.run
-    state = status.state
-    error = None
-    if state.ended and state.exit != 0:
-        error = _error(run, state)
+    """Return the status with the error for the command: a failed run, or results not fetched.
 
+    The error of a failed run names its results that could not be fetched as a problem.
+    """
+    state = status.state
+    left = _left_there(status.run, unfetched)
+    error: TrainyardError | None = left
+    if state.ended and state.exit != 0:
+        error = _error(status.run, state)
+        if left:
+            fetch = f"trainyard train.fetch {status.run.name}"
+            error.problems += (Problem("results", f"{left.what}; to fetch them: {fetch}"),)
+    return replace(status, error=error, unfetched=left)
+
+
+def _left_there(run: RunDirectory, unfetched: Unfetched) -> OutsideError | None:
+    """Return the error of results that could not be fetched; None if all are here."""
     reasons = unfetched.outputs or unfetched.checkpoints
-    if error is None and reasons:
-        kind = "outputs" if unfetched.outputs else "checkpoints"
-        error = OutsideError(
-            f"{kind} of {len(reasons)} tasks are still on the cluster: {reasons[0].what}",
-            where=reasons[0].where,
-            hint=f"Try again: trainyard train.fetch {run.name}",
-        )
-    return replace(status, error=error)
+    if not reasons:
+        return None
+    kind = "outputs" if unfetched.outputs else "checkpoints"
+    return OutsideError(
+        f"{kind} of {counted(len(reasons), 'task')} are still on the cluster: {reasons[0].what}",
+        where=reasons[0].where,
+        hint=f"Try again: trainyard train.fetch {run.name}",
+    )
 
 
 def _without_module(state: RunState) -> str | None:

@@ -211,14 +211,19 @@ def fetch_to_resume(
     A failure is only noted: the tasks then resume from the files that are here.
     """
     try:
-        runs.fetch(run, _connector(here), screen=screen, checkpoints=True, of=tasks)
-    except TrainyardError as error:
+        now = runs.fetch(run, _connector(here), screen=screen, checkpoints=True, of=tasks)
+        error = now.unfetched
+    except TrainyardError as raised:
+        error = raised
+    if error:
         screen.note(f"not everything of run {run.name} is here: {error.what}")
 
 
 def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
     """Write a run's report again, and return its path; new results are fetched before."""
-    runs.fetch_so_far(run, _connector(here), screen=screen)
+    now = runs.fetch_so_far(run, _connector(here), screen=screen)
+    if now.unfetched:
+        screen.note(f"there may be more: {now.unfetched.what}")
     return write_report(run.path)
 
 

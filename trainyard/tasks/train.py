@@ -216,12 +216,8 @@ def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     elif not lines:
         lines = [f"run {name} has left nothing yet"]
 
-    # A failed run is no failure of this command, but outputs that were not fetched are, unless the
-    # run failed, too: a status has only one error.
-    has_failed = state.ended and state.exit != 0
-    return Report(
-        {"run": name, "directories": directories}, lines, error=None if has_failed else now.error
-    )
+    # A failed run is no failure of this command, but results that were not fetched are.
+    return Report({"run": name, "directories": directories}, lines, error=now.unfetched)
 
 
 @task(
