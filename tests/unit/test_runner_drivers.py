@@ -56,8 +56,8 @@ def test_an_attempt_continues_after_its_driver_and_its_leftovers_go() -> None:
     notes: list[str] = []
     through: list[str] = []
     drivers = Drivers("run-1", notes.append, cluster=ray, clock=lambda: now[0])
-    drivers.ended("ppo", 1, lambda: through.append("ppo"))
-    drivers.ended("alone", 1, lambda: through.append("alone"))
+    drivers.wait_for_end("ppo", 1, lambda: through.append("ppo"))
+    drivers.wait_for_end("alone", 1, lambda: through.append("alone"))
     drivers.look()
     assert through == ["alone"]
     ray.found = [driver(1, is_dead=True), driver(2, attempt=2, is_dead=False)]
@@ -91,7 +91,7 @@ def test_what_ray_is_removing_itself_is_waited_for_and_not_for_ever() -> None:
     notes: list[str] = []
     through: list[str] = []
     drivers = Drivers("run-1", notes.append, cluster=ray, clock=lambda: now[0])
-    drivers.ended("ppo", 1, lambda: through.append("ppo"))
+    drivers.wait_for_end("ppo", 1, lambda: through.append("ppo"))
     drivers.look()
     assert (through, notes) == ([], [])
     now[0] = PATIENCE + 1

@@ -253,6 +253,7 @@ class RayApi:
         return versions.marks_log_files(self._version)
 
     def _ask(self, method: str, path: str, read: Callable[[Any], Result], **request: Any) -> Result:
+        """Send a request, and return what `read` makes of the JSON in its answer."""
         return self._read(path, self._send(method, path, **request)[1], read)
 
     def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:
@@ -288,6 +289,7 @@ class RayApi:
         accept: tuple[int, ...] = (),
         **request: Any,
     ) -> tuple[int, bytes]:
+        """Send a request; return status and body of an answer with status 200, or one of `accept`."""
         seconds = seconds or self._seconds
         with self._open(method, path, seconds=seconds, **request) as answer:
             body = self._body(answer, seconds)

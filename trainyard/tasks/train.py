@@ -70,14 +70,14 @@ def dispatch(
     skip_smoke: bool = False,
 ) -> Report | None:
     """Run a job; the exit code is the job's."""
-    ready = lazy.new_run.ready(
+    prepared, cluster = lazy.new_run.ready(
         job_dir,
         file or [],
         here=call.here,
         overrides=call.overrides,
         backend=call.backend,
     )
-    now = dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke)
+    now = send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
     if now is None:
         return None
     return ended(now)
@@ -103,7 +103,7 @@ def dispatch(
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Begin a new run of the tasks that did not succeed, from their last checkpoints."""
     found = lazy.runs.find_run(run or None, call.here)
-    ready = lazy.resume.ready(
+    prepared, cluster = lazy.resume.ready(
         found,
         call.file,
         here=call.here,
@@ -111,7 +111,7 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
         backend=call.backend,
         screen=screen_for(call),
     )
-    now = dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke)
+    now = send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
     if now is None:
         return None
     return ended(now)
@@ -408,7 +408,7 @@ def stopped(call: Call, found: RunDirectory) -> Report:
     return Report(now.document(), [line], next=next, error=error)
 
 
-def dispatched(
+def send(
     call: Call,
     prepared: Prepared,
     cluster: Cluster,

@@ -47,7 +47,7 @@ def dispatch(
 ) -> Report | None:
     """Search for a job's best configuration; the sweep continues without this machine."""
     files = [call.file] if call.file else []
-    ready = lazy.new_run.ready(
+    prepared, cluster = lazy.new_run.ready(
         job_dir,
         files,
         here=call.here,
@@ -56,7 +56,7 @@ def dispatch(
         sweep=True,
     )
     # `only=""`: the output of a hundred trainings is not shown; it is in their logs.
-    now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
+    now = train.send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke, only="")
     if now is None:
         return None
     return ended(now)
@@ -77,14 +77,14 @@ def dispatch(
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Continue a sweep that was stopped, killed or lost, as a new run; its trials still count."""
     found = lazy.runs.find_run(run or None, call.here)
-    ready = lazy.sweeps.ready_again(
+    prepared, cluster = lazy.sweeps.ready_again(
         found,
         call.file,
         here=call.here,
         overrides=call.overrides,
         backend=call.backend,
     )
-    now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
+    now = train.send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke, only="")
     if now is None:
         return None
     return ended(now)

@@ -228,7 +228,7 @@ class Drivers:
     def __bool__(self) -> bool:
         return bool(self._ending)
 
-    def ended(self, task: str, attempt: int, on_gone: Callable[[], None]) -> None:
+    def wait_for_end(self, task: str, attempt: int, on_gone: Callable[[], None]) -> None:
         """Have `look` call `on_gone` once this attempt's drivers are dead and left nothing.
 
         `on_gone` is called after PATIENCE seconds in any case.

@@ -337,7 +337,9 @@ class InFlight:
             self._close(live, unsaid)
             return
         self._closing[id(live)] = live
-        self._drivers.ended(live.task.name, live.unit.attempt, lambda: self._close(live, unsaid))
+        self._drivers.wait_for_end(
+            live.task.name, live.unit.attempt, lambda: self._close(live, unsaid)
+        )
 
     def _close(self, live: Live, unsaid: Ending | None) -> None:
         self._closing.pop(id(live), None)

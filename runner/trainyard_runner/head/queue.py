@@ -1,4 +1,4 @@
-"""Units that wait, in one line for each shape: a line that has to wait does not delay others."""
+"""Units that the head holds back, in a line for each shape; other waiting units wait in Ray."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class GateEnded(Event):
 
 @dataclass(frozen=True)
 class AttemptStarted(Event):
-    """A node began an attempt of a task; without a node, the attempt ended before it got one."""
+    """The command of an attempt has begun; without a node, the attempt ended before it got one."""
 
     kind = "attempt-started"
 
