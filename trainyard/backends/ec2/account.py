@@ -137,7 +137,7 @@ def _images(
     running: Sequence[Instance],
     head_image: str | None,
 ) -> tuple[str, dict[str, str]]:
-    """Return the head's image by digest, and by name the images of groups with another one."""
+    """Return the head's image by digest, and, by group, the images of groups with another one."""
     directory = site.directory
     image = resolve.pinned(spec, location.environ, directory=directory, running=head_image)
     by_group = {each.group: each.tags.get(naming.IMAGE, "") for each in running}

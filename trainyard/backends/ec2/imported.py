@@ -27,7 +27,7 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and notes on keys that have no place in it, or another.
+    """Return a cluster file's content, and notes on keys that are dropped, moved or filled in.
 
     Raises RequestError for another cloud than AWS, and for the format of Ray before 1.2
     (head_node).
@@ -259,8 +259,8 @@ class _Conversion:
     def _group(self, kind: str, name: str) -> dict[str, Any]:
         """Return the keys that the head and worker groups share: resources and labels.
 
-        Settings of the instances (type, AMI, disk, spot) are put below ec2.groups, keys that only
-        Ray knows below ec2.ray.
+        Settings of the instances (type, AMI, disk, spot) are put into `ec2.groups`, and keys that
+        only Ray knows into `ec2.ray`.
         """
         amounts = self._from.take("available_node_types", kind, "resources") or {}
         group, notes = resources(amounts, kind)
@@ -295,7 +295,7 @@ class _Conversion:
         return instances
 
     def _of_ray(self, kind: str, name: str) -> None:
-        """Move the keys of a node type that only Ray knows below ec2.ray."""
+        """Move a node type's keys that only Ray knows to `ec2.ray`."""
         for section, keys in OPEN_IN_GROUPS.items():
             for key in keys:
                 path = [*section.split("."), key] if section else [key]

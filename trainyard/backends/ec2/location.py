@@ -100,7 +100,7 @@ def find(spec: ClusterSpec, site: Site) -> Location:
 def record_step(location: Location, site: Site) -> Step:
     """Return the step that records the cluster's location.
 
-    By the record, later commands find the cluster although its file or the environment changed.
+    By the record, later commands find the cluster even if its file or the environment has changed.
     """
 
     def facts() -> dict[str, Any]:

@@ -24,7 +24,7 @@ RENEW_SECONDS = 120.0
 def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
     """Yield findings: hosts without an answer, expiring certificates, too few voters, dead members.
 
-    A dead member is one of dqlite that is neither a host of the file nor a node.
+    A dead member is a member of dqlite that is neither a host of the file nor a node.
     """
     for name, error in now.errors.items():
         yield Finding(name, error.what, error.hint or UP)

@@ -85,7 +85,7 @@ def _alone(host: Host, fact: Facts, desired: Desired) -> Iterator[str | None]:
 
 
 def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
-    """Yield a problem for each host in a cluster none of whose control planes the file names."""
+    """Yield a problem for each host in another cluster: one with no control plane of the file."""
     for host, fact in facts.items():
         if fact.is_worker:
             control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints))
