@@ -207,7 +207,10 @@ class _Conversion:
             self._ec2 |= {"key_name": key_name, "key_file": key_file}
 
     def _images(self) -> tuple[str | None, str | None]:
-        """Return the images of head and workers; None where nodes do not run in containers."""
+        """Take Docker's settings, and return the images of head and workers.
+
+        An image is None if its nodes do not run in containers.
+        """
         take = self._from.take
         image = take("docker", "image")
         head = take("docker", "head_image")

@@ -80,7 +80,10 @@ class Location:
 
 
 def find(spec: ClusterSpec, site: Site) -> Location:
-    """Return the cluster's recorded location, else the one that the file names; asks nothing."""
+    """Return the cluster's location as recorded, else as the file says, without asking AWS.
+
+    Only a profile in the file takes precedence over the recorded one.
+    """
     record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region
     profile = spec.ec2.profile or record.get("profile")

@@ -81,7 +81,7 @@ def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, site: Site) -> list[dict[str, Any]]:
-    """Ask the hosts; return a document for each host, for the KubeRay operator, and the objects."""
+    """Ask the hosts; return a document for each host, one for the operator, and the objects."""
     documents = shown.documents(spec, _lab(spec, site), site.environ)
     # The objects depend on the Kubernetes: before one exists, they are left out.
     if _kubeconfig(site).exists():

@@ -46,7 +46,7 @@ def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
         return
     ghosts = now.votes.keys() - now.nodes.keys() - {host.ip for host in lab.hosts}
     for ip in sorted(ghosts):
-        message = "a dead member of dqlite, and no host: no control plane may join"
+        message = "a dead member of dqlite that is no host of the file: no control plane may join"
         yield Finding(ip, message, FIX, _ghost_step(lab, ip))
 
 

@@ -167,7 +167,7 @@ class Lab:
 
         Raises NotReadyError, which names the lock's owner, if another command holds the lock.
         """
-        # The lock is taken again if the host was rebooted since.
+        # The lock is taken again if it was lost, as when the host was rebooted.
         if self._lock is None or not self._lock.runs:
             self._lock = lock.take(self.first.connection, LOCK_FILE)
             self.changed()

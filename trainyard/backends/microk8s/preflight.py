@@ -102,8 +102,8 @@ def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
     """Return a warning about new hosts whose firewall may separate pods, else "".
 
     This is no problem yet: MicroK8s itself accepts the packets of its pods
-    (wrappers/run-kubelite-with-args). Docker does so for its containers: hosts with it are left
-    out.
+    (wrappers/run-kubelite-with-args). Hosts with Docker are left out: Docker, too, accepts the
+    packets of its containers.
     """
     dropping = []
     for host in hosts:
