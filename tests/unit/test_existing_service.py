@@ -15,6 +15,7 @@ from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import POD, SECRET, SERVICE, Kind, Object
 
 HAS_NO = "service lab-head-svc has no"
+LEADS_NOWHERE = "of service lab-head-svc leads to no port of its pods; the service has"
 UNNAMED = {"port": 8265, "targetPort": "web"}
 PORTS = [{"port": 8265, "targetPort": "dashboard"}, {"port": 10001}]
 
@@ -79,8 +80,8 @@ def test_a_secret_that_is_not_there_or_has_no_token_is_told(
         ),
         # Without a selector every pod of the namespace would be behind it.
         ([svc(selector=None), pod("one")], 8265, f"{HAS_NO} pod that runs"),
-        ([svc(), pod("one")], 80, f"{HAS_NO} port 80 of its pods; it has 8265, 10001"),
-        ([svc(ports=[UNNAMED]), pod("one")], 8265, f"{HAS_NO} port 8265 of its pods; it has 8265"),
+        ([svc(), pod("one")], 80, f"port 80 {LEADS_NOWHERE} 8265, 10001"),
+        ([svc(ports=[UNNAMED]), pod("one")], 8265, f"port 8265 {LEADS_NOWHERE} 8265"),
     ],
 )
 def test_a_service_that_leads_nowhere_is_told(

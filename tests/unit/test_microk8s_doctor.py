@@ -128,7 +128,11 @@ def ending(days: float, name: str = "server.crt") -> Mapping[str, Facts]:
         (
             at(votes={"10.0.0.1": True, "10.0.0.9": False}),
             1,
-            ("10.0.0.9", "a dead member of dqlite, and no host: no control plane may join", True),
+            (
+                "10.0.0.9",
+                "a dead member of dqlite that is no host of the file: no control plane may join",
+                True,
+            ),
         ),
         # A host that left the file is a node still, and `up` knows what to do.
         (

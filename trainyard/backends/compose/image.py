@@ -38,7 +38,7 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
     details = deque(["it is not there"], maxlen=1)
 
     def pull() -> None:
-        # The pull needs its own connection: `done` uses the other one at the same time.
+        # The pull needs a connection of its own: `done` uses `engine` at the same time.
         with docker_engine.connect(engine.environ, engine.address) as own:
             _pull(own, image, details.append)
 

@@ -20,7 +20,7 @@ from trainyard.spec.cluster import ClusterSpec
 def write(spec: ClusterSpec, site: Site, engine: Engine) -> None:
     """Record a cluster's Docker host and owner, by which later commands find the cluster.
 
-    The cluster file, $DOCKER_HOST or this machine's host name may change until then.
+    By then the cluster file, $DOCKER_HOST or this machine's host name may have changed.
     """
     record = {"name": spec.name, "docker": engine.address, "owner": owner(site)}
     write_cluster(site.state, site.backend, record)

@@ -56,7 +56,7 @@ class DockerHost(Machine):
 
     @cached_property
     def base_plans(self) -> tuple[NodePlan, ...]:
-        """Return the plan of every node, without image and token; asks the engine, perhaps GPUs."""
+        """Return all plans, without image and token; ask the engine, and nvidia-smi for GPUs."""
         facts = self.engine.info()
         section = self.spec.compose
         gpu_ids: tuple[str, ...] = ()
@@ -113,9 +113,9 @@ class DockerHost(Machine):
         return {name: _observed(container) for name, container in self.containers().items()}
 
     def address(self) -> str | None:
-        """Return the dashboard's URL on this machine, over SSH through a tunnel of this process.
+        """Return the dashboard's URL on this machine; None if no head runs.
 
-        None if no head runs.
+        To an engine over SSH, it leads through a tunnel of this process.
         """
         port = self._published(desired.DASHBOARD_PORT)
         if port is None:
@@ -123,7 +123,7 @@ class DockerHost(Machine):
         return f"http://{LOOPBACK}:{port}"
 
     def ray_address(self) -> str:
-        """Return Ray Client's address on this machine, over SSH through a tunnel."""
+        """Return Ray Client's address on this machine; to an engine over SSH, through a tunnel."""
         if self.address() is None:
             raise contract.not_up(self.spec.name)
         port = self._published(ray_nodes.client_port(self.spec.head))
@@ -165,7 +165,7 @@ class DockerHost(Machine):
     def start(self, missing: Sequence[str]) -> None:
         """Make and start every missing container.
 
-        With a new head, the outputs volume is first opened to all users of containers.
+        Before a missing head starts, the outputs volume is opened to every user in a container.
         """
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
         location.write(self.spec, self.site, self.engine)

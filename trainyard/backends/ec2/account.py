@@ -29,7 +29,8 @@ UNMADE = "sg-00000000"
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stage]:
     """Ask AWS whether what the file names exists; return the steps that make what instances need.
 
-    Raises PrerequisiteError and RequestError for problems that prevent the cluster.
+    The first step records where the cluster is. With --adopt, a step takes over instances of plain
+    `ray up`. Raises PrerequisiteError and RequestError for problems that prevent the cluster.
     """
     locations.refuse_other_account(location)
     unchecked = preflight.steps(spec, site, location)
@@ -137,7 +138,7 @@ def _images(
     running: Sequence[Instance],
     head_image: str | None,
 ) -> tuple[str, dict[str, str]]:
-    """Return the head's image by digest, and by name the images of groups with another one."""
+    """Return the head's image by digest, and, by group, the images of groups with another one."""
     directory = site.directory
     image = resolve.pinned(spec, location.environ, directory=directory, running=head_image)
     by_group = {each.group: each.tags.get(naming.IMAGE, "") for each in running}

@@ -1,4 +1,4 @@
-"""From a cluster file to the cluster file of `ray up` and Ray's autoscaler; pure."""
+"""From Trainyard's cluster file to Ray's, for `ray up` and the autoscaler; pure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Inputs:
 
     `amis` are EC2's descriptions of AMIs, by the file's names for them. `subnets` are ids of usable
     subnets; () if the file names one. `image` is the head's reference by digest, "" where training
-    runs on the host. `images` has, by name, the groups with another image.
+    runs on the host. `images` are the references for groups with another image, by group.
     """
 
     location: Location
@@ -108,7 +108,8 @@ def _group(
 def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
     """Return the document for `ray up`: the rendered template, merged with `ec2.ray`.
 
-    Raises RequestError for a key of `ec2.ray` that cannot be merged.
+    Raises RequestError if a key of `ec2.ray` cannot be merged, adds a node type for which the file
+    has no group, or mounts a file that does not exist.
     """
     values = _values(spec, inputs)
     result = _with_additions(_rendered(values), spec.ec2.ray)
@@ -243,7 +244,10 @@ def environment(spec: ClusterSpec, image: str) -> str:
 
 
 def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
-    """Return a head's tags: fingerprints of the document, and of the part that needs a new head."""
+    """Return a head's tags: the fingerprints of the whole document, and of its `of_head` part.
+
+    Both also cover the environment's text.
+    """
     whole = {key: value for key, value in made.items() if key not in _PLACES}
     return {
         naming.MADE_FROM: _fingerprint(whole, environment_text),
@@ -259,7 +263,7 @@ def of_head(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(before: Any, after: Any, at: Sequence[str] = ()) -> Iterator[str]:
-    """Yield where two documents of a head differ, by the cluster file's keys where it has them.
+    """Yield where two documents of a head differ, under the cluster file's keys where those exist.
 
     Tags are not compared. Long values are not shown.
     """
@@ -295,7 +299,7 @@ def _node(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
         # The head's numbers: Ray counts only workers here.
         "min": 0,
         "max": 0,
-        # For a resource that is left out Ray takes the instance type's amount.
+        # Ray takes the instance type's amount of a resource that is left out.
         "resources": {key: value for key, value in resources.items() if value is not None},
         "labels": {"ray.io/node-group": group.name, **size.labels},
         "idle": [],
@@ -379,8 +383,8 @@ def _launch(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
         config["NetworkInterfaces"] = [interface]
     else:
         config["SecurityGroupIds"] = [inputs.security_group]
-        # Without names Ray would use all subnets of the VPC (aws/config.py, _configure_subnet), and
-        # would make a new head whenever those change.
+        # Without these ids Ray would use all subnets of the VPC (aws/config.py, _configure_subnet),
+        # and would make a new head whenever those change.
         config["SubnetIds"] = [*inputs.subnets]
 
     if group.spot:

@@ -142,7 +142,7 @@ def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -
 
 
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
-    """Return the diagnosis without a known cause: a node's set-up failed, with its last lines."""
+    """Return the diagnosis for a set-up that failed without a known cause: its last lines."""
     printed = [line for line in _of_last_attempt(lines) if not _NOISE.match(line)]
     tail = printed[-TAIL_LINES:] or ["(no output)"]
     text = textwrap.indent("\n".join(tail), "    ")

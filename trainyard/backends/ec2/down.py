@@ -1,4 +1,4 @@
-"""Remove everything in the account that carries the cluster's tag, and poll until nothing does."""
+"""Remove everything in the account with the cluster's tag, and poll until nothing has that tag."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from trainyard.steps import Answer, Step, nothing
 
 # An instance shuts down, and releases its network interface, within a minute or two.
 GONE_SECONDS = 600.0
-# EC2 is eventually consistent: an answer may lack a new instance, so it is asked a second time.
+# The time before a second question for instances, and before a removal is tried again. EC2 is
+# eventually consistent: its first answer may lack a new instance.
 AGAIN_SECONDS = 1.0
 # AWS's error codes for a thing that cannot be removed yet because another still uses it.
 HELD = (
@@ -198,7 +199,7 @@ def _role(location: Location) -> Kind:
 
 
 def _once_free(remove: Callable[[], object]) -> None:
-    """Retry `remove` while something still uses the thing; after GONE_SECONDS raise AwsError."""
+    """Retry `remove` while something uses what it removes; after GONE_SECONDS, raise AwsError."""
     deadline = time.monotonic() + GONE_SECONDS
     while True:
         try:

@@ -27,7 +27,7 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and notes on keys that have no place in it, or another.
+    """Return a cluster file's content, and notes on keys that are dropped, moved or filled in.
 
     Raises RequestError for another cloud than AWS, and for the format of Ray before 1.2
     (head_node).
@@ -207,7 +207,10 @@ class _Conversion:
             self._ec2 |= {"key_name": key_name, "key_file": key_file}
 
     def _images(self) -> tuple[str | None, str | None]:
-        """Return the images of head and workers; None where nodes do not run in containers."""
+        """Take Docker's settings, and return the images of head and workers.
+
+        An image is None if its nodes do not run in containers.
+        """
         take = self._from.take
         image = take("docker", "image")
         head = take("docker", "head_image")
@@ -259,8 +262,8 @@ class _Conversion:
     def _group(self, kind: str, name: str) -> dict[str, Any]:
         """Return the keys that the head and worker groups share: resources and labels.
 
-        Settings of the instances (type, AMI, disk, spot) are put below ec2.groups, keys that only
-        Ray knows below ec2.ray.
+        Settings of the instances (type, AMI, disk, spot) are put into `ec2.groups`, and keys that
+        only Ray knows into `ec2.ray`.
         """
         amounts = self._from.take("available_node_types", kind, "resources") or {}
         group, notes = resources(amounts, kind)
@@ -295,7 +298,7 @@ class _Conversion:
         return instances
 
     def _of_ray(self, kind: str, name: str) -> None:
-        """Move the keys of a node type that only Ray knows below ec2.ray."""
+        """Move a node type's keys that only Ray knows to `ec2.ray`."""
         for section, keys in OPEN_IN_GROUPS.items():
             for key in keys:
                 path = [*section.split("."), key] if section else [key]

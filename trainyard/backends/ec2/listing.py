@@ -31,7 +31,7 @@ class Account(NamedTuple):
     region: str
 
 
-# The clusters of a region, and a remark about kept disks; or the error why AWS does not say.
+# The clusters of a region, and a remark about kept disks; or the error if AWS does not answer.
 Answer = tuple[list[FoundCluster], str] | TrainyardError
 
 
@@ -44,8 +44,8 @@ def discover(
 ) -> Discovered:
     """Ask AWS for clusters with Trainyard's tag, in the regions of these clusters and records.
 
-    With `region`, also in that region, or in all. Returns where the given clusters are, and the
-    tagged clusters that are none of them.
+    `region` adds that region, or every enabled one if it is "all". Returns where the given clusters
+    are, and the tagged clusters that are none of them.
     """
     places, problems = _places(clusters)
     default = environ.get("AWS_PROFILE")
@@ -117,7 +117,7 @@ def _answers(
 def _everywhere(
     environ: Mapping[str, str], profiles: Sequence[str | None], region: str, remarks: list[str]
 ) -> Iterator[Account]:
-    """Yield the region, or for "all" every enabled one, of each account of these profiles.
+    """Yield each profile's account in the region, or, for "all", in every enabled region.
 
     Two profiles of one account count once. An account that does not answer becomes a remark.
     """

@@ -80,7 +80,10 @@ class Location:
 
 
 def find(spec: ClusterSpec, site: Site) -> Location:
-    """Return the cluster's recorded location, else the one that the file names; asks nothing."""
+    """Return the cluster's location as recorded, else as the file says, without asking AWS.
+
+    Only a profile in the file takes precedence over the recorded one.
+    """
     record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region
     profile = spec.ec2.profile or record.get("profile")
@@ -100,7 +103,7 @@ def find(spec: ClusterSpec, site: Site) -> Location:
 def record_step(location: Location, site: Site) -> Step:
     """Return the step that records the cluster's location.
 
-    By the record, later commands find the cluster although its file or the environment changed.
+    By the record, later commands find the cluster even if its file or the environment has changed.
     """
 
     def facts() -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 CLUSTER = "trainyard-cluster"
-# On kept disks, instead of the cluster's tag: the name of the cluster that the disk was of.
+# On kept disks, instead of the cluster's tag: the name of the cluster that had the disk.
 KEPT = "trainyard-kept"
-# The owner: user and machine that made the cluster, where its key and its token are.
+# The owner: the user and the machine that made the cluster. Its key and its token are there.
 OWNER = "trainyard-owner"
 # On the head, once Ray runs there: the fingerprint of the document that it was made from, and of
 # the part whose change needs a new head.

@@ -30,8 +30,8 @@ DASHBOARD_PORT = 8265
 # Log files on the head of the autoscaler, which launches workers and sets them up.
 AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
 TAIL_LINES = 1000
-# Lines that the autoscaler prints for a launch that EC2 rejected (ray/autoscaler,
-# aws/node_provider.py, v2/instance_manager).
+# How the autoscaler prints a launch that EC2 rejected, one that succeeded, and a launch's group
+# (ray/autoscaler, aws/node_provider.py, v2/instance_manager).
 _LAUNCH = re.compile(r"Attempt failed|NodeLaunchException|Node Launch Exception|Failed to launch")
 _LAUNCHED = re.compile(r"Launched \d+ nodes")
 _OF_GROUP = re.compile(r"nodes of type ([\w-]+)")
@@ -113,7 +113,7 @@ def _group_statuses(
 
 
 def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode, ...]:
-    """Return the nodes that runs may expect, and as `optional` those that Ray may add or remove."""
+    """Return the nodes that runs may expect; those that Ray may add or remove are `optional`."""
     promised = []
     for group in desired.groups(spec).values():
         running = [each.name for each in found if each.runs and each.group == group.name]
@@ -224,7 +224,10 @@ def _after_launch(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _ended(tried: Sequence[Instance]) -> str:
-    """Return why the newest ended instance has ended; "" if none has, or only by a user."""
+    """Return why the newest lost instance ended; "" if none was lost.
+
+    An instance that a user ended is not lost.
+    """
     newest = ""
     for instance in sorted(tried, key=lambda each: str(each.launched)):
         was_wanted = "UserInitiated" in instance.reason

@@ -204,7 +204,10 @@ class _Objects:
             )
 
     def _rules(self) -> tuple[str, dict[str, str]]:
-        """Ask AWS for the id of the cluster's group ("" without one), and its rules by source."""
+        """Ask AWS for the cluster's security group ("" without one), and its rules by source.
+
+        Rules for outgoing traffic are left out.
+        """
         groups = security_groups(self.aws, self.location.name)
         if not groups:
             return "", {}

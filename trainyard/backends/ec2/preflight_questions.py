@@ -25,11 +25,11 @@ Object = Mapping[str, Any]
 Facts = Mapping[str, Any]
 # Programs that `ray up` runs here, and their packages in Debian.
 PROGRAMS = {"rsync": "rsync", "ssh": "openssh-client"}
-# The region that is asked for the enabled regions: a region that is not enabled would reject the
+# The region to ask which regions are enabled: a region that is not enabled would reject the
 # credentials.
 HOME = "us-east-1"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
-# Questions without which a cluster is made all the same, as this user may lack the right to ask.
+# Questions that this user may lack the right to ask: a cluster is made without their answers, too.
 OPTIONAL = {
     "regions": "whether the region is enabled, and another one has a cluster of that name",
     "quotas": "whether the vCPU quotas suffice",

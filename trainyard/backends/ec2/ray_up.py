@@ -58,8 +58,8 @@ AGAIN = "Run `ray up` again"
 class Launch:
     """One call of `ray up`, which makes a head that matches the file.
 
-    `run` is its process, once started.
-    `head` is the existing head, or None. `ends_workers`: the autoscaler will end workers, too.
+    `run` is its process, once started. `head` is the existing head, or None. `ends_workers`: the
+    autoscaler will end workers, too.
     """
 
     location: Location
@@ -106,7 +106,7 @@ class Launch:
         self.run = RayUp(file, self.location.log, self.location.environ, restart=is_new)
 
     def _has_passed(self, stage: int | None) -> Answer:
-        """Say whether `ray up` has reached a stage, for None its end.
+        """Say whether `ray up` has reached a stage; None is its end.
 
         Raises the cause if `ray up` failed.
         """
@@ -207,7 +207,10 @@ def _replacing(launch: Launch, head: Instance) -> Step:
 
 
 def _cost(spec: ClusterSpec, location: Location) -> str:
-    """Return a new cluster's size, cost and missing leash: `1 head m5.large; 3.11 USD an hour`."""
+    """Return size and price of a new cluster, and a remark if it gets no leash.
+
+    For example: `1 head m5.large; 3.11 USD an hour; no leash ends it`.
+    """
     parts = []
     types = []
     is_bound = False
@@ -251,7 +254,7 @@ def _differences(launch: Launch, head: Instance) -> str:
 
 
 def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
-    """Say whether a group has more workers than its maximum: the autoscaler will end those."""
+    """Say whether a group has more workers than its maximum: the autoscaler ends the surplus."""
     running = Counter(each.group for each in found if each.runs and not each.is_head)
     return any(running[group.name] > group.most for group in spec.workers)
 
@@ -283,8 +286,8 @@ def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
 def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
     """Return the instances to end before `ray up`.
 
-    These are all instances with --recreate or without a running head, else stopped ones, which Ray
-    would not find.
+    With --recreate, or if no head runs, these are all instances; else only those that are stopped,
+    which Ray would not find.
     """
     existing = [instance for instance in found if instance.exists]
     has_head = any(instance.is_head and instance.runs for instance in existing)

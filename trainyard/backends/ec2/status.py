@@ -25,8 +25,8 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.spec.cluster import ClusterSpec
 
 ANSWER_SECONDS = 20.0
-# Prints if the autoscaler runs on the head, when it last wrote its log, and the time there. The
-# brackets keep grep from finding its own command line.
+# This prints whether the autoscaler runs on the head, when it last wrote its log, and the head's
+# time. The brackets keep grep from finding its own command line.
 _ASK = (
     "grep -qsz '[a]utoscaler/v2/monitor.py' /proc/[0-9]*/cmdline && echo yes || echo no; "
     "stat -c %Y /tmp/ray/session_latest/logs/monitor.log; date +%s"

@@ -50,7 +50,8 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
     """Ask Ray for its nodes; those that are not alive are left out.
 
-    If Ray does not answer, the state is "broken". Raises RefusedError if Ray rejects the token.
+    If Ray does not answer, the state is "broken"; if the service does not exist or has no running
+    pod, it is "absent". Raises RefusedError if Ray rejects the token.
     """
     try:
         endpoint = connect(spec, site)
@@ -77,9 +78,9 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Return a finding for any error but no answer: a wrong token, a version that runs cannot use.
+    """Ask Ray; return a finding for an error, such as a wrong token or an unsupported version.
 
-    That Ray does not answer is not a finding: `cluster.status` shows it.
+    It is no finding that Ray does not answer: `cluster.status` shows that.
     """
     try:
         _answer(spec, site)
@@ -89,7 +90,7 @@ def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
 
 
 def connect(spec: ClusterSpec, site: Site) -> Endpoint:
-    """Return the endpoint; for a service on Kubernetes, a port-forward that ends with this process.
+    """Return the endpoint; a Kubernetes service's is a port-forward that ends with this process.
 
     Raises PrerequisiteError if the token is not where the file says, or the service does not exist,
     and NotReadyError if the service has no running pod.

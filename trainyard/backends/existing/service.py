@@ -131,8 +131,8 @@ def port_of(service: Service, described: Object, pod: Object) -> int:
     inside = target if isinstance(target, int) else named.get(target)
     if inside is None:
         raise RequestError(
-            f"service {service.name} has no port {service.port} of its pods; it has "
-            f"{', '.join(map(str, ports))}",
+            f"port {service.port} of service {service.name} leads to no port of its pods; "
+            f"the service has {', '.join(map(str, ports))}",
             where=service.location,
             hint="Write in the cluster file: existing: {port: ...}. Ray's dashboard is 8265 by "
             "default.",

@@ -28,7 +28,7 @@ def _record(files: ClusterFiles) -> Path:
 
 
 def observe(files: ClusterFiles) -> LeashStatus | None:
-    """Return the recorded leash, with a problem if its process does not run; None without one."""
+    """Return the recorded leash, with a problem if it ended or still starts; None without one."""
     record = read_json(_record(files))
     if not record:
         return None

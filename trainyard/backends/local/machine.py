@@ -32,7 +32,7 @@ from trainyard.spec.units import GIB
 MEMORY_OF_A_NODE = 0.4 * GIB
 # A log may have long lines, and is polled: only so many bytes at its end are read each time.
 TAIL_BYTES = 64 * 1024
-# How many log lines an error shows of a node that ended while it was starting.
+# How many lines of its log an error shows for a node that ended while it was starting.
 LAST_LINES = 6
 # The beginnings of two lines that a node's keeper prints (seams/keeper.py).
 DIED = "keeper: ended while the node was starting: "
@@ -230,7 +230,8 @@ def check(nodes: int, *, memory: int) -> None:
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
     """Return path and last lines of the log that says why a node ended.
 
-    It is the log of Ray's daemon that ended first, if the keeper names one, else the node's output.
+    It is the log of the Ray daemon that the keeper names; else, if Ray had started, that of
+    gcs_server or raylet; else, or if that log is empty, the node's own output.
     """
     printed = _lines(files.node_log(name))
     if printed and printed[-1].startswith(GAVE_UP):
@@ -260,7 +261,10 @@ def _daemons(printed: Sequence[str]) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a log without frames of a C++ stack: the reason is above them."""
+    """Return a log's lines, without blank lines and frames of a C++ stack.
+
+    The reason of a crash is above the stack.
+    """
     try:
         text = path.read_text(errors="replace")
     except OSError:

@@ -63,7 +63,7 @@ FIRST_LINES = 100
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
-    """Return two stages: make the hosts one Kubernetes, then do what `kuberay` does on any."""
+    """Return two stages: make the hosts one Kubernetes, then do on it what `kuberay` does."""
     hosts = len(_section(spec).hosts)
     return [
         Stage(
@@ -81,7 +81,7 @@ def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, site: Site) -> list[dict[str, Any]]:
-    """Ask the hosts; return a document for each host, for the KubeRay operator, and the objects."""
+    """Ask the hosts; return a document for each host, one for the operator, and the objects."""
     documents = shown.documents(spec, _lab(spec, site), site.environ)
     # The objects depend on the Kubernetes: before one exists, they are left out.
     if _kubeconfig(site).exists():
@@ -107,10 +107,11 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step |
 
 
 def _cluster_removal(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
-    """Return the steps that remove the cluster from Kubernetes; with `purge`, first ask for users.
+    """Return the steps that remove the cluster from Kubernetes.
 
-    With `purge`, other users' Ray objects raise RequestError. If Kubernetes does not answer then,
-    only the record is removed: the MicroK8s is removed anyway, with everything in it.
+    With `purge`, first ask Kubernetes for Ray objects other than this cluster; if there are any,
+    raise RequestError. If Kubernetes does not answer then, only the record is removed: the MicroK8s
+    is removed anyway, with everything in it.
     """
     section = _kubernetes(spec, site)
     if purge:

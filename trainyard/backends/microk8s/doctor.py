@@ -24,7 +24,7 @@ RENEW_SECONDS = 120.0
 def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
     """Yield findings: hosts without an answer, expiring certificates, too few voters, dead members.
 
-    A dead member is one of dqlite that is neither a host of the file nor a node.
+    A dead member is a member of dqlite that is neither a host of the file nor a node.
     """
     for name, error in now.errors.items():
         yield Finding(name, error.what, error.hint or UP)
@@ -46,7 +46,7 @@ def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
         return
     ghosts = now.votes.keys() - now.nodes.keys() - {host.ip for host in lab.hosts}
     for ip in sorted(ghosts):
-        message = "a dead member of dqlite, and no host: no control plane may join"
+        message = "a dead member of dqlite that is no host of the file: no control plane may join"
         yield Finding(ip, message, FIX, _ghost_step(lab, ip))
 
 

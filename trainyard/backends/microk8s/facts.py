@@ -139,7 +139,7 @@ class Facts(host_facts.Facts):
 
     @property
     def is_half_joined(self) -> bool:
-        """Say whether a join failed here: a join that succeeds removes its lock (join.py:1012)."""
+        """Say whether a join failed or still runs here: success removes its lock (join.py:1012)."""
         return "join-in-progress" in self.locks
 
     @property

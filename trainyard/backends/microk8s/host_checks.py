@@ -24,8 +24,8 @@ def alone(
 ) -> Iterator[str]:
     """Yield the problems of one host.
 
-    Other hosts reach it by `ip`, and this machine by `address`. `ports` must be free. `gpus` is the
-    number of GPUs that the cluster needs on all hosts together.
+    `ip` is its address for other hosts, `address` the one for this machine. `ports` must be free.
+    `gpus` is the number of GPUs that the cluster needs on all hosts together.
     """
     messages = [
         _architecture(fact),

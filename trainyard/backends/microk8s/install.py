@@ -146,7 +146,9 @@ def install_again(host: Host, lab: Lab) -> None:
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
     """Return a step for each host and minor version up to the channel, control planes first.
 
-    Raises RequestError if a host has another version and `upgrade` is not set, and for a downgrade.
+    A MicroK8s that was installed from a file gets no step. Raises RequestError if a host has
+    another channel and `upgrade` is not set, for a downgrade, and for a MicroK8s from a file if it
+    differs from the snap file or from the channel's minor version.
     """
     facts = lab.facts()
     found = []

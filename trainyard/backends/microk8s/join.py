@@ -1,4 +1,4 @@
-"""Hosts with a MicroK8s each join one cluster: control planes one by one, all workers together."""
+"""Hosts, each with its own MicroK8s, join one cluster: control planes singly, workers together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGENT_PORT = 25000
 DQLITE_PORT = 19001
 JOIN_SECONDS = 300.0
 READY_SECONDS = 180.0
-# If a command is cut off, its join still runs on the host: with this lock the next join waits.
+# If a command is cut off, its join still runs on the host: this lock makes the next join wait.
 ALONE = ("flock", "--close", "/var/snap/microk8s")
 # The time that the joins of all workers may take with one token.
 TOKEN_SECONDS = 1200
@@ -40,7 +40,7 @@ def steps(lab: Lab) -> list[Step]:
 
 
 def is_part(lab: Lab, host: Host) -> bool:
-    """Say whether a host is a node in the file's role, both by the host and by the cluster."""
+    """Say whether host and cluster agree that the host is a node, with the role in the file."""
     fact = lab.fact(host)
     # A host whose join was cut off may be a node, but could never leave: it has to join again.
     if fact.is_half_joined or fact.node not in lab.nodes():
@@ -157,8 +157,8 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
     ran = host.root(
         "sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False
     )
-    # The last line of a failed join is the reason, also of a traceback. After code 0 the caller's
-    # step still waits for the node.
+    # The last line that a failed join prints is the reason, also if it is a traceback's. After
+    # code 0 the caller's step still waits for the node.
     if ran.code != 0:
         printed = "; ".join(filter(None, (last_line(ran.stdout), last_line(ran.stderr))))
         raise OutsideError(

@@ -52,8 +52,9 @@ class Lab:
     """The hosts of a cluster file, control planes first, and what is to be installed on them.
 
     MicroK8s is installed from `channel`, or from the files `snaps`, the last of which is MicroK8s'
-    own. `images` are image files to load, `mirrors` URLs by registry. Answers of hosts are cached
-    until `changed` is called; after that, `look_again` before each question of a step drops them.
+    own. `images` are image files to load. `mirrors` are URLs by registry. Answers of hosts are
+    cached until `changed` is called; from then on each `look_again`, which comes before each
+    question of a step, drops them.
     """
 
     hosts: Sequence[Host]
@@ -87,7 +88,7 @@ class Lab:
         return [host for host in self.hosts if not host.is_control_plane]
 
     def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
-        """Return the facts of these hosts, or of all; raise one error for all without an answer."""
+        """Return the facts of these hosts, or of all; raise one error for all silent hosts."""
         found, errors = self.ask(list(hosts) or self.hosts)
         refuse(errors)
         return found
@@ -145,7 +146,7 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Return the answer "no" for a host whose node is not Ready; ask for which image it waits.
+        """Return "no" for a host whose node is not Ready; ask which image a pod there waits for.
 
         `moved` is the number of pulled bytes: a step that waits sees progress by it.
         """
@@ -164,9 +165,9 @@ class Lab:
     def lock(self) -> None:
         """Lock the lab on its first control plane until this command ends.
 
-        Raises NotReadyError, with its owner, if another command holds the lock.
+        Raises NotReadyError, which names the lock's owner, if another command holds the lock.
         """
-        # The lock is taken again if the host was rebooted since.
+        # The lock is taken again if it was lost, as when the host was rebooted.
         if self._lock is None or not self._lock.runs:
             self._lock = lock.take(self.first.connection, LOCK_FILE)
             self.changed()

@@ -22,8 +22,8 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing, warning
 from trainyard.wording import named
 
-# The annotation of each host's node with its SSH address from the file: by it the host is reached
-# after the file no longer names it.
+# An annotation on each host's node: the SSH address that the file has for the host. Trainyard
+# reaches the host by it when the file no longer names the host.
 ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
 # dqlite writes its list of members to disk only every 30 s.
@@ -165,7 +165,7 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def _has_remains(lab: Lab, host: Host) -> bool:
-    """Say whether a host that must join is still known to the cluster, or believes to be a node.
+    """Say whether a host that must join is still known to the cluster, or has files of a join.
 
     Its join would be refused ("already known to dqlite", 504), or would succeed without an effect.
     """
@@ -194,7 +194,8 @@ def _remains_step(lab: Lab, host: Host) -> Step:
             remove.purge(host)
 
         for name in (host.ip, fact.node):
-            # Without such a node in Kubernetes the command exits 1, but removes the member.
+            # If Kubernetes has no node of this name, the command exits 1, but it has removed the
+            # member of dqlite.
             lab.first.microk8s("remove-node", name, "--force", check=False)
 
         if is_purged:
@@ -210,10 +211,10 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 
 
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
-    """Run `microk8s leave` on a host, after a join that may still run there.
+    """Run `microk8s leave` on a host, once no join runs there; return None if the host has left.
 
-    Returns the result of `leave` if the host has not left, else None. A stopped host is started
-    first.
+    Returns the result of `leave` if the host has not left. A stopped host is started first. On a
+    host that has not joined, only the lock of a failed join is removed.
     """
     if fact.is_stopped:
         # `leave` fails on a stopped host (wrappers/microk8s-leave.wrapper: exit_if_stopped).
@@ -294,7 +295,7 @@ def _ray_pods(lab: Lab, host: Host) -> str:
 def _give_back(lab: Lab, host: Host) -> None:
     """Drain a host, let it leave, and remove from it what Trainyard installed.
 
-    Raises OutsideError if another machine answers at its address, or if it cannot leave.
+    Raises OutsideError if another machine answers at its address, or if the host cannot leave.
     """
     node = lab.nodes()[host.name]
     fact = facts.read(host.connection, now=0.0)

@@ -83,7 +83,7 @@ def loaded_step(lab: Lab, *, after: str) -> Step:
 
 
 def install(host: Host, lab: Lab) -> None:
-    """Install the snap files on a host, except needed snaps that it has in any version."""
+    """Install the snap files on a host, but skip snaps other than MicroK8s that it has already."""
     *needed, microk8s = lab.snaps
     for path in needed:
         name = path.name.partition("_")[0].removesuffix(".snap")

@@ -85,7 +85,7 @@ def _alone(host: Host, fact: Facts, desired: Desired) -> Iterator[str | None]:
 
 
 def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
-    """Yield a problem for each host in a cluster none of whose control planes the file names."""
+    """Yield a problem for each host in another cluster: one with no control plane of the file."""
     for host, fact in facts.items():
         if fact.is_worker:
             control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints))
@@ -102,8 +102,8 @@ def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
     """Return a warning about new hosts whose firewall may separate pods, else "".
 
     This is no problem yet: MicroK8s itself accepts the packets of its pods
-    (wrappers/run-kubelite-with-args). Docker does so for its containers: hosts with it are left
-    out.
+    (wrappers/run-kubelite-with-args). Hosts with Docker are left out: Docker, too, accepts the
+    packets of its containers.
     """
     dropping = []
     for host in hosts:

@@ -1,4 +1,4 @@
-"""Images that the pods of a node wait for, by the pods' statuses."""
+"""Images that the pods of a node wait for, as the pods' statuses say."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ PULLS = ("ContainerCreating", "PodInitializing")
 
 
 def waited_for(pods: Sequence[Object]) -> str:
-    """Return in words a pod that waits for its image, and the image; "" if none waits.
+    """Say which pod waits for which image; "" if none waits.
 
-    If an image could not be pulled, that pod is returned, with the kubelet's reason.
+    A pod whose image could not be pulled takes precedence, with the kubelet's reason.
     """
     pulling = ""
     for pod in pods:

@@ -44,8 +44,8 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
     others = [host.name for host in lab.hosts if facts[host.name].snap and host not in ours]
     if ours and others:
         raise RequestError(
-            f"MicroK8s on {named(others)} is not of Trainyard's making, and in one cluster with "
-            "hosts where it is",
+            f"MicroK8s on {named(others)} is not of Trainyard's making, but that on other hosts of "
+            "the cluster is",
             hint="Take Trainyard's hosts out of the file, and: trainyard cluster.up --remove",
         )
 

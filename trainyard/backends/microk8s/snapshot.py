@@ -95,7 +95,7 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
 def _status_of_left(
     name: str, node: Object, now: Snapshot, nodes: Sequence[NodeStatus]
 ) -> HostStatus:
-    """Return the status of a host that left the file; it is not asked, only Kubernetes."""
+    """Return the status of a host that left the file; the host itself was not asked."""
     ip = pods.internal_ip(node)
     on_it = tuple(ray.name for ray in nodes if ray.host == name)
     role: HostRole = "control plane" if ip in now.votes else "worker"
