@@ -193,7 +193,13 @@ def test_a_control_plane_cut_off_in_mid_join_joins_again_and_leaves(
     second.shell(f"{PROGRAM} join {third.ip}:25000/{token} | head -n 1")
     locks = second.run("ls", f"{DATA}/var/lock").stdout.split()
     assert "join-in-progress" in locks and "no-cert-reissue" not in locks
-    assert second.ip in third.run("cat", f"{DATA}/var/kubernetes/backend/cluster.yaml").stdout
+    members = f"{DATA}/var/kubernetes/backend/cluster.yaml"
+    # The file follows the store.
+    wait_until(
+        lambda: second.ip in third.run("cat", members).stdout,
+        seconds=60,
+        what="it is a member",
+    )
     # As a boot does: its node is there, and looks whole.
     second.run("snap", "start", "microk8s")
     microk8s.wait_ready(third, "host-2", "host-3")
