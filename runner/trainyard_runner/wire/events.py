@@ -40,7 +40,8 @@ class Event:
 
     def line(self) -> dict[str, Any]:
         """Return the JSON object of the event."""
-        return {"seq": self.seq, "time": self.time, "event": self.kind, **self.fields()}
+        # In this order; the values of `seq` and `time` come with the other fields.
+        return {"seq": 0, "time": 0.0, "event": self.kind, **vars(self)}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,9 @@ class EventStream:
         self._append(event)
 
     def _append(self, event: Event) -> None:
-        line = replace(event, seq=self._seq, time=round(self._clock(), 4)).line()
+        line = event.line()
+        line["seq"] = self._seq
+        line["time"] = round(self._clock(), 4)
         # json.dumps escapes all but ASCII: a file cannot hold lone surrogates, which replace
         # bytes of output that are not UTF-8.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
