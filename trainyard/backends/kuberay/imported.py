@@ -279,7 +279,7 @@ class _Conversion:
             why = "has no place here"
             # The name of a vendor's resource, such as another GPU, has a domain.
             if "/" in key:
-                why = f"kuberay.gpu_resource names another GPU than {GPU}"
+                why = f"to use GPUs other than {GPU}, set kuberay.gpu_resource"
             self._notes.append(f"{key} of {name}: {why}")
 
     def _start(
