@@ -149,7 +149,7 @@ def test_only_a_vendors_resource_may_be_a_gpu(tmp_path: Path) -> None:
     limits = {"cpu": 4, "memory": "8Gi", "ephemeral-storage": "50Gi", "amd.com/gpu": 1}
     found = imported(tmp_path, ray_cluster(worker={"image": "x", "resources": {"limits": limits}}))
     assert found.notes == (
-        "amd.com/gpu of small: kuberay.gpu_resource names another GPU than nvidia.com/gpu",
+        "amd.com/gpu of small: to use GPUs other than nvidia.com/gpu, set kuberay.gpu_resource",
         "ephemeral-storage of small: has no place here",
     )
 

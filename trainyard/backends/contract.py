@@ -32,15 +32,15 @@ class Traits:
     `names_change`: a node's name ends in a random part, and its replacement has another name.
     `pushed_image`: the command to run after `image.push`; "" where nodes run no images.
     `leaves`: text for what `cluster.down` without --purge leaves, as other clusters may use it.
-    `joins_hosts`: the cluster file lists hosts that join. `cluster.up --remove` makes hosts leave
-    that the file no longer lists.
+    `joins_hosts`: the cluster file lists hosts that join. `cluster.up --remove` takes out the
+    hosts that the file no longer lists.
     `has_leash`: its clusters can have a leash, a timer that removes an idle or expired cluster.
     `has_regions`: its clusters may be in cloud regions that no file and no record here names.
     `nodes_pull`: its nodes pull images from a registry, as images are built on another machine.
     `grows`: it can ask for more machines while jobs run, for groups with `min` and `max`.
     `gpus_here`: the most GPUs that nodes can have as processes of this machine; None: no limit.
-    `waits`: the file's key for how long to wait until machines are added by themselves; "" where
-    no machines are.
+    `waits`: the file's key for how long to wait for machines that are added automatically; "" where
+    none are.
     `flags`: flags of cluster.up and cluster.down that no other backend reads.
     `storage_stays`: True where a cluster of this file keeps outputs and checkpoints on storage
     that is not its own, and that outlives `cluster.down`.
@@ -65,10 +65,10 @@ class Traits:
 class Wishes:
     """The flags of `cluster.up` and `cluster.down`; none of them can be a key of the cluster file.
 
-    `recreate`: replace the head, and with it the cluster. `remove`: make hosts leave that the file
-    no longer names; `force`: remove also those hosts that cannot be reached. `adopt`: make this
-    user the owner of another user's cluster of this name. `keep_disks`: keep the nodes' disks when
-    the cluster is removed.
+    `recreate`: replace the head, and with it the cluster. `remove`: take out the hosts that the
+    file no longer names; `force`: even those that cannot be reached. `adopt`: make this user the
+    owner of another user's cluster of this name. `keep_disks`: keep the nodes' disks when the
+    cluster is removed.
     """
 
     recreate: bool = False
@@ -80,7 +80,7 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Site:
-    """The inputs of a backend next to the cluster file: places on this machine, and the flags.
+    """The inputs of a backend other than the cluster file: places on this machine, and the flags.
 
     `state` is the directory of the cluster's record. `backend` is the name in that record: a
     backend may call another backend's functions for its own clusters. `source` is the cluster
@@ -222,7 +222,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class OthersCluster:
-    """Another user's cluster, and the content of a cluster file (backend existing) that uses it."""
+    """A cluster that Trainyard did not make, and the content of a cluster file that uses it."""
 
     name: str
     namespace: str
@@ -342,7 +342,7 @@ class Shell(Protocol):
 
 
 class Discover(Protocol):
-    """Search for clusters where the given clusters and records are, for `cluster.list`.
+    """Search the places of the given clusters and records for further clusters (`cluster.list`).
 
     `states` are the record directories of clusters that have no file here. A backend that
     `has_regions` also searches `region`; "all" means every region.

@@ -167,7 +167,7 @@ def _reference(image: PinnedImage, running: str | None) -> str:
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
-    """Return the RayCluster, or None; if it may not be read, raise with all missing rights."""
+    """Return the RayCluster, or None; if it may not be read, the error names all missing rights."""
     try:
         return location.ray_cluster(where)
     except ForbiddenError:

@@ -1,4 +1,4 @@
-"""A RayCluster of KubeRay (v1, v1alpha1) -> a cluster file with the backend kuberay."""
+"""A RayCluster, RayJob or RayService of KubeRay (v1, v1alpha1) -> a cluster file (kuberay)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and notes on keys that have no place in it, or another."""
+    """Return a cluster file's content, and notes on what it lacks, changes or leaves to a job."""
     key = _CLUSTER_OF.get(document["kind"])
     if key is None:
         return _Conversion(document).run()
@@ -279,7 +279,7 @@ class _Conversion:
             why = "has no place here"
             # The name of a vendor's resource, such as another GPU, has a domain.
             if "/" in key:
-                why = f"kuberay.gpu_resource names another GPU than {GPU}"
+                why = f"to use GPUs other than {GPU}, set kuberay.gpu_resource"
             self._notes.append(f"{key} of {name}: {why}")
 
     def _start(
@@ -469,7 +469,7 @@ def _container(place: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Remove an image that all groups share from the groups, and return it; else return {}."""
+    """Return the image if all groups have the same, and remove it from them; else return {}."""
     images = {group.get("image") for group in groups}
     if len(images) > 1 or images == {None}:
         return {}

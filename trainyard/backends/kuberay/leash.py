@@ -146,7 +146,7 @@ def take_off(where: Location) -> None:
 
 
 def release_secrets(where: Location) -> None:
-    """Remove the owner of the Secrets, so that they outlive the RayCluster for its successor."""
+    """Remove the Secrets' ownerReferences: the Secrets outlive the RayCluster for its successor."""
     for secret in _secrets(where):
         if secret["metadata"].get("ownerReferences"):
             _own(where, secret, None)

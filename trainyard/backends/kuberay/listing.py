@@ -89,7 +89,7 @@ def _key(kube: Kube) -> tuple[str, str]:
 
 
 def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | TrainyardError:
-    """Return the RayClusters with Trainyard's label, or the error of a Kubernetes that refused."""
+    """Return the RayClusters with Trainyard's label, or the error instead of an answer."""
     try:
         return within(seconds, lambda: kube.list(RAY_CLUSTER, labels=naming.CLUSTER))
     except ForbiddenError as error:

@@ -1,4 +1,4 @@
-"""The location of a cluster on Kubernetes, API server and namespace, and the record of it."""
+"""A cluster's location on Kubernetes (API server and namespace), and the record of it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
-# Keys that locate a cluster. `--set` of one of them that contradicts the recorded location is a
-# conflict.
+# Keys that locate a cluster. If `--set` of one of them contradicts the recorded location, the
+# command refuses.
 _KEYS = ("namespace", "context", "kubeconfig")
 
 

@@ -10,7 +10,7 @@ CLUSTER = "io.trainyard/cluster"
 # removes only namespaces and CRDs with it.
 MADE_BY = "app.kubernetes.io/managed-by"
 US = "trainyard"
-# Annotations of the RayCluster.
+# Annotations of the RayCluster; OWNER is also one of the outputs claim.
 IMAGE = "io.trainyard/image"
 SIMULATED = "io.trainyard/simulated-gpus"
 OWNER = "io.trainyard/owner"

@@ -1,4 +1,4 @@
-"""The state of each node of a cluster, and the resources that runs may expect of it; pure."""
+"""The state of each node of a cluster, and the resources that a run may expect of it; pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def text(nodes: Iterable[NodeStatus]) -> str:
 
 
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
-    """Yield the nodes that runs may expect, and as `optional` those that Ray may add or remove.
+    """Yield the nodes that a run may expect, and as `optional` those that Ray may add or remove.
 
     If a group has more nodes than its minimum, all of its nodes are optional: Ray chooses which of
     them it removes.
@@ -83,7 +83,7 @@ def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterat
     """
     members = groups.members(group.name, snapshot.pods)
     for index, pod in enumerate(members):
-        # Leaving pods come last. One is surplus once the other pods are the group's minimum.
+        # Leaving pods come last: one is surplus if the pods before it reach the group's minimum.
         limit = group.most
         if pods.is_leaving(pod):
             limit = group.least
@@ -136,7 +136,7 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
 
 
 def _doing(pod: Object, snapshot: Snapshot) -> str:
-    """Return what a pod is doing that is not a node of Ray yet."""
+    """Return what a pod is doing before it is a node of Ray."""
     if _is_pulling(pod, snapshot):
         return "pulls the image"
     return _told_by_status(pod) or "is being made"

@@ -73,8 +73,8 @@ def read(location: Location, site: Site) -> Kuberay:
         raise PrerequisiteError(
             "there is no KubeRay operator, and the cluster file says not to install one",
             where="kuberay.operator.install: false",
-            hint=f"Have {versions.OLDEST_KUBERAY} or newer installed; or leave `install` out, "
-            "and cluster.up does it.",
+            hint=f"Have KubeRay {versions.OLDEST_KUBERAY} or newer installed; or leave `install` "
+            "out, and cluster.up installs it.",
         )
 
     if kuberay.operators is None and not kuberay.serves:
@@ -234,7 +234,7 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
 
 
 def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce, *, has_run: bool) -> None:
-    """Raise the cause why an operator has no ready pod, if it has outlasted its tolerance."""
+    """Raise the cause of an operator without a ready pod, once the cause outlasts its tolerance."""
     namespace = deployment["metadata"]["namespace"]
     # A user who may read the Deployment may still not be allowed to read its pods.
     found = if_allowed(kube.list, POD, namespace=namespace, labels=LABELLED) or []
@@ -264,8 +264,9 @@ def _install(kuberay: Kuberay) -> None:
 
 
 def _remove_half_made(kuberay: Kuberay) -> None:
-    """Uninstall a release that a killed or failed Helm left; waits up to PENDING_SECONDS before.
+    """Uninstall a release that a killed or failed Helm left.
 
+    Waits up to PENDING_SECONDS while the release is pending: another command may be at work.
     Raises PrerequisiteError for a release that Trainyard did not begin.
     """
     section = kuberay.section
@@ -285,9 +286,10 @@ def _remove_half_made(kuberay: Kuberay) -> None:
             f"there is a Helm release {section.release} in namespace {section.namespace} that "
             "Trainyard did not make",
             where=f"its status is {release.status}; {release.description}".rstrip("; "),
-            hint="If its operator runs by now, repeat the command, and it is used. If that "
-            f"release is not needed: helm uninstall {section.release} -n {section.namespace}. Or "
-            "name another one: kuberay.operator.release.",
+            hint="If its operator runs by now, repeat the command, which then uses that operator. "
+            "If the release is not needed: "
+            f"helm uninstall {section.release} -n {section.namespace}. Or choose another name for "
+            "Trainyard's: kuberay.operator.release.",
         )
 
     if release.status != "deployed":

@@ -56,7 +56,7 @@ def _described(cluster: Object, context: str) -> OthersCluster:
 
     section: dict[str, Any] = {"service": f"{namespace}/{service}", "context": context}
     file: dict[str, Any] = {"name": as_name(name), "backend": "existing", "existing": section}
-    # In this mode KubeRay makes a Secret with the token, which has the RayCluster's name.
+    # In this mode KubeRay keeps the token in a Secret that has the RayCluster's name.
     auth = (cluster.get("spec") or {}).get("authOptions") or {}
     if auth.get("mode") == "token":
         section["token_secret"] = name

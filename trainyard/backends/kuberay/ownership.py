@@ -35,7 +35,7 @@ def refused(where: Location, owner: str, *, command: str) -> RequestError:
 
 
 def take_step(where: Location, owner: str) -> Step:
-    """Return the step that makes this user the owner named by the RayCluster and the claim."""
+    """Return the step that names this user as the owner on the RayCluster and the claim."""
 
     def marked() -> list[tuple[Kind, Object]]:
         names = {RAY_CLUSTER: where.name, CLAIM: naming.claim(where.name)}

@@ -156,7 +156,7 @@ def containers(pod: Object) -> tuple[Container, ...]:
 
 
 def waits_for_head(pod: Object) -> bool:
-    """Say whether the init container runs in which KubeRay waits for the head's GCS."""
+    """Say whether KubeRay's init container still waits for the head's GCS."""
     running = [container.name for container in containers(pod) if container.running_since]
     return naming.WAIT_CONTAINER in running
 

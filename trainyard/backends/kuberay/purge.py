@@ -24,10 +24,11 @@ TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
 
 
 def steps(where: Location, site: Site) -> list[Step]:
-    """Return the steps of --purge; a step's title says what stays, and why.
+    """Return the steps of --purge; for what stays, a step that does nothing says why.
 
     Raises RequestError if other Ray objects need the operator, ForbiddenError if the user may not
-    list those. Raises PrerequisiteError if Helm is missing and Trainyard made the operator.
+    list those. Raises PrerequisiteError if Helm is missing, and Trainyard made the CRDs or the
+    operator's namespace.
     """
     section = where.section.operator
     helm = operator.helm_of(where, site)
@@ -155,9 +156,10 @@ def _why_it_stays(where: Location, name: str) -> str:
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:
-    """Return the other users' objects in a namespace, without this cluster's and the operator's.
+    """Return a namespace's objects that are neither this cluster's nor the operator's.
 
-    A kind that the user may not list is skipped.
+    Only the kinds TENANTS count. Objects that another object owns do not: the pods of another
+    RayCluster, for example. A kind that the user may not list is skipped.
     """
     label, _, value = operator.LABELLED.partition("=")
     others = []

@@ -1,8 +1,8 @@
 """The RayCluster: its drift from the file, the step that makes it, and its predecessor's removal.
 
 KubeRay 1.5 changes a running cluster only in part (ray-operator/controllers/ray/
-raycluster_controller.go, reconcilePods): it carries out sizes of groups, and new groups. A changed
-pod template affects only pods made later. Pods of a removed group stay.
+raycluster_controller.go, reconcilePods): it resizes groups and makes new ones. A changed pod
+template affects only pods made later. Pods of a removed group stay.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _differing(old: Words, new: Words) -> list[tuple[str, str]]:
 
 
 def _resized(group: str, old: Words, new: Words) -> Change:
-    """Return the one change of a group that has a fixed size now, and a range desired, or reverse.
+    """Return the one change of a group from a fixed size to a range, or from a range to a size.
 
-    Only a `kubectl edit` of the RayCluster leads to this.
+    The file was edited, or the RayCluster was (`kubectl edit`).
     """
     now = _Sizes.of(group, old)
     then = _Sizes.of(group, new)
@@ -244,7 +244,7 @@ def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
         return None
     return RequestError(
         "the cluster file asks for what KubeRay does not change on a running cluster; to replace "
-        "it ends everything on it",
+        "the cluster ends everything on it",
         where="; ".join(ignored),
         hint="If that is meant: trainyard cluster.up --recreate",
     )

@@ -62,8 +62,8 @@ def ray_cluster_step(
         return [*objects, *owned.left(location, uids)]
 
     def remove() -> None:
-        # A leash makes the RayCluster own the Secrets. They must stay here: the next cluster needs
-        # them, or the next step removes them and waits until they are gone.
+        # A leash makes the RayCluster own the Secrets. They must outlive this step: the next
+        # cluster needs them, or the next step removes them and waits until they are gone.
         leash.release_secrets(location)
         for uid in uids:
             kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)
@@ -125,7 +125,7 @@ def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = 
 
 
 def leftover(location: Location, left: Left) -> LeftoverError:
-    """Return the error for objects that stay: all names, and the reason of the first.
+    """Return the error for objects that stay: all their names, and why the first one stays.
 
     For a pod, Kubernetes is asked for events and for the pod's host.
     """

@@ -1,4 +1,4 @@
-"""One snapshot of a cluster's objects, by a few parallel reads; hosts and logs only when needed."""
+"""A cluster's objects, read in parallel at one time; hosts and logs are read only when needed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Snapshot:
 
     @cached_property
     def hosts(self) -> Mapping[str, Object | None]:
-        """Ask for the hosts of pods that are not ready; {} if the user may not read hosts.
+        """Ask for the hosts of unready pods, by their names; {} if the user may not read hosts.
 
         A host that no longer exists is None.
         """
@@ -75,7 +75,7 @@ class Snapshot:
         return tuple(found)
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
-        """Ask for the last lines of a container, with `former` of its run before the restart.
+        """Ask for a container's last log lines: of its present run, or of its `former` run.
 
         An error is returned as text.
         """

@@ -115,7 +115,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     where = dashboard.location
     snapshot = snapshots.read(where)
     made = groups.of_cluster(snapshot.owner).values()
-    # The caller asks Ray itself; here pods whose Ray container runs count as alive.
+    # Ray is not asked here, as the caller will: pods whose Ray container runs count as alive.
     running = frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods)))
     node_statuses = nodes.statuses(made, snapshot, running)
     if snapshot.owner is None or not _runs(snapshot.head):
@@ -154,7 +154,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
 
 
 class _Held(NamedTuple):
-    """The number of GPUs that a pod holds on its host."""
+    """A pod's host, and how many GPUs the pod holds there."""
 
     host: str
     gpus: int

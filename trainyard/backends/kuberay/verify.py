@@ -24,13 +24,13 @@ from trainyard.spec.kubernetes import KuberaySection, PodGroup, Toleration
 from trainyard.steps import Clock
 
 SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
-# The label of probe pods, next to the cluster's label.
+# The label that probe pods have in addition to the cluster's label.
 LABEL = "io.trainyard/probe"
 POLL_SECONDS = 0.5
 # `import ray` takes 150 MB. The requests are still tiny, so that a full host takes the probe.
 REQUESTS = {"cpu": "10m", "memory": "16Mi"}
 LIMITS = {"cpu": "2", "memory": "4Gi"}
-# The reasons of a container whose program ended by itself. Any other reason is by Kubernetes
+# The reasons of a container whose program ended by itself. Any other reason is Kubernetes'
 # (OOMKilled, StartError, ContainerCannotRun).
 _RAN = ("Completed", "Error")
 
@@ -103,9 +103,9 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
 
 
 def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
-    """Return the results without hosts that took no probe pod (tainted, cordoned, full).
+    """Return the results, but not of hosts that took no probe pod (tainted, cordoned, full).
 
-    The remark names those hosts. Raises the error of the first one if no host took a pod.
+    The remark names those hosts. If no host took a pod, raises the first host's error.
     """
     refused = [result for result in results if isinstance(result.error, NoRoomError)]
     if len(refused) == len(results) and refused[0].error:
@@ -120,7 +120,10 @@ def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
 
 @contextmanager
 def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
-    """Make a Secret with the image's login, yield the names of all Secrets, and delete it again."""
+    """Yield the names of all pull Secrets, the file's and one with the image's login.
+
+    That one exists only meanwhile. It is not made if the image has no login that hosts can use.
+    """
     named = where.section.pull_secrets
     name = naming.verify_secret(where.name)
     secret = desired.pull_secret(where.name, [image], others=named, name=name)

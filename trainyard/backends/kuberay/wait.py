@@ -1,6 +1,6 @@
 """The last step of `cluster.up`: wait until Kubernetes, KubeRay and Ray all have every node.
 
-KubeRay's status is not enough: it calls a cluster ready whose dashboard does not answer, and its
+KubeRay's status is not enough: it calls a cluster ready even if the dashboard is silent, and the
 condition RayClusterProvisioned never returns to False.
 """
 
@@ -42,7 +42,7 @@ def step(location: Location, count: int, *, after: str | None = None) -> Step:
     )
 
 
-# The error says so, since pods that wait count against a quota.
+# The error says that all stays, since pods that wait count against a quota.
 _STAYS = Problem("what was made stays", "to remove it: trainyard cluster.down")
 
 

@@ -23,9 +23,10 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.units import format_duration
 from trainyard.steps import YES, Answer, Step, no
 
-# The leash's container or pod has to start; its image is the head's, and is there already.
+# How long the leash's container or pod may take to start. Its image, the head's, is there already.
 HOLDS_SECONDS = 120.0
-# A machine may correct its clock between two reads of when the cluster was made.
+# Two reads of the time at which a cluster was made may differ by this much: the machine may
+# correct its clock in between.
 CLOCK_SECONDS = 5.0
 _RECORD = "leash.json"
 

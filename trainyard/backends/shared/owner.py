@@ -1,4 +1,4 @@
-"""The owner of a cluster: a name on all of the cluster's objects, which other users see."""
+"""The owner of a cluster: a user's name on the cluster's objects, where other users see it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SPARE_SHARED_MEMORY = 512 * MEBIBYTE
 # short to bring outputs back (ray/dashboard/modules/job/job_manager.py).
 JOB_STOP_SECONDS = 8
 # Ray calls a node dead after five refused checks, and only then retries its tasks. Ray's default
-# period needs 15 to 20 s for that. A check without an answer, of a busy node, still fails only
+# period needs 15 to 20 s for that. A check that a busy node does not answer still fails only
 # after 10 s (ray/common/ray_config_def.h, health_check_*).
 HEALTH_CHECK_MS = 1000
 # A frozen, paused or hung machine keeps its connections open and refuses no call. Only gRPC's
@@ -238,7 +238,7 @@ def own_arguments(parameters: Mapping[str, object]) -> list[str]:
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
-    """Return a node's environment variables for Ray: `settings()`, and those about the token."""
+    """Return a node's variables for Ray: `settings()`, the token's, and one for the dashboard."""
     auth = {"RAY_AUTH_MODE": "disabled"}
     if plan.auth == "token":
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
@@ -337,7 +337,7 @@ def _change(name: str, old: str | None, new: str | None) -> str:
 
 
 def _described(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return a recorded plan as readable texts by key; ints from a mebibyte on are sizes."""
+    """Return a recorded plan as readable texts by key; ints of 1 MiB or more count as sizes."""
     words = {}
     for name, value in plan.items():
         if isinstance(value, int) and value >= MEBIBYTE:

@@ -9,9 +9,9 @@ from typing import Any
 from trainyard.spec.ray_nodes import MADE_FROM, may_be_given
 from trainyard.spec.units import format_size
 
-# Parameters without a note: Trainyard gives them to each node that needs them.
+# Parameters that get no note: Trainyard itself gives them to each node that needs them.
 _ALWAYS = ("address", "autoscaling-config", "block", "head")
-# Values without a note: Trainyard uses the same.
+# Parameters that get no note if they have these values: Trainyard uses the same values.
 _ALIKE = {
     "dashboard-host": "0.0.0.0",  # noqa: S104
     "dashboard-port": "8265",

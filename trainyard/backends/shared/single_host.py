@@ -58,7 +58,7 @@ class ObservedNode:
         return self.plan.get("gpu_ids", ()) is None
 
     def expected(self, name: str) -> ExpectedNode:
-        """Return the resources that runs may expect of this node."""
+        """Return the resources that a run may expect of this node."""
         plan = self.plan
         return ExpectedNode(
             name=name,
@@ -127,7 +127,7 @@ class Machine(ABC):
 
     @abstractmethod
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the last lines of the logs of nodes, and of Ray's logs on them.
+        """Yield the last lines of the nodes' own logs, and of Ray's logs on the nodes.
 
         `node` selects one node; "" means all.
         """

@@ -38,7 +38,7 @@ _TRUST = (
     "/etc/containerd/certs.d/{registry}/hosts.toml "
     "(MicroK8s: /var/snap/microk8s/current/args/certs.d/{registry}/hosts.toml), with "
 )
-# The errors that only hosts report, or report in other words, come before the registries' rules.
+# Rules for errors that only hosts report, or that hosts word differently, come first.
 RULES = (
     Rule(
         r"no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"

@@ -105,7 +105,7 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
 def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
     """Return why the scheduler found no host for a pod; None if it did, or has not tried yet.
 
-    `wait` is how many seconds that is tolerated, where machines are added by themselves.
+    `wait` is how many seconds a pod may lack a host, where machines are added automatically.
     """
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":

@@ -91,7 +91,7 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 
 def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
-    """Return the events since the RayCluster was last changed, without changes of its status.
+    """Return the events since the RayCluster's last change; changes of its status do not count.
 
     `cluster.up` begins with a change, so events from before do not count.
     """

@@ -161,7 +161,7 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
 
 
 def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
-    """Return a worker group; of one that grows without `replicas`, which the autoscaler sets."""
+    """Return a worker group's values. For a group that grows, `replicas` is None: Ray sets it."""
     replicas = None
     if not group.grows:
         replicas = group.least

@@ -100,7 +100,7 @@ class NodeSize:
 
     @property
     def cpu_limit(self) -> int:
-        """Return the CPU limit of the container: `cpus`, but for 0 `cpus_of_ray`."""
+        """Return the CPU limit of the container: `cpus`; if that is 0, `cpus_of_ray`."""
         return self.cpus or self.cpus_of_ray
 
 
@@ -113,8 +113,8 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
     if declared.memory is not None:
         memory = declared.memory
 
-    # Shared memory counts as memory of the pod. kuberay.shm_size is one value for all nodes: a head
-    # with less memory than that gets the default.
+    # Shared memory counts as memory of the pod. kuberay.shm_size is one value for all nodes: a node
+    # that has no more memory than that, such as a small head, gets the default.
     shm_size = None
     if section.shm_size is not None and section.shm_size < memory:
         shm_size = section.shm_size
@@ -209,7 +209,7 @@ def _container(inputs: Inputs, node: NodeSize, place: PodGroup, gpus: int) -> Va
 
 
 def cpus(number: float) -> str:
-    """Return CPUs as Kubernetes writes thousandths: `500m`."""
+    """Return a number of CPUs in thousandths, in Kubernetes' notation: `500m`."""
     return f"{round(number * 1000)}m"
 
 
@@ -248,7 +248,7 @@ def pod_security(security: PodSecurity) -> Values | None:
 
 
 def container_security(security: PodSecurity) -> Values | None:
-    """Return a container's securityContext, which drops rights; None if the file asks for none.
+    """Return a container's securityContext, which drops rights; None unless the file asks for it.
 
     KubeRay copies it to the containers that KubeRay itself adds.
     """
@@ -258,7 +258,7 @@ def container_security(security: PodSecurity) -> Values | None:
 
 
 def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
-    """Return a pod's tolerations: the file's, and with a `gpu_resource` that of GPU hosts."""
+    """Return a pod's tolerations: the file's; with a `gpu_resource`, also one for GPU hosts."""
     found = [toleration.model_dump(exclude_none=True) for toleration in place.tolerations]
     if gpu_resource:
         found.append({"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
@@ -276,7 +276,7 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 
 
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
-    """Return the affinity that spreads nodes over hosts; None for no rule.
+    """Return the affinity that spreads nodes over hosts, or keeps them on one; None without a rule.
 
     ReadWriteOnce storage can be used on one host only: then all nodes must share a host.
     """
@@ -329,7 +329,7 @@ def _env(
 def _volumes(
     spec: ClusterSpec, section: KuberaySection, node: NodeSize
 ) -> tuple[list[Values], list[Values]]:
-    """Return the volumes and their mounts: shared memory, Ray's logs, `outputs`, and the file's.
+    """Return the volumes and their mounts: shared memory, Ray's logs, outputs, home, the file's.
 
     The first two have the names that KubeRay would give them, so that KubeRay adds no second ones.
     """
