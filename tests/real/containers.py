@@ -1,4 +1,4 @@
-"""A cluster of containers, as Docker shows it."""
+"""What Docker has of a cluster of containers."""
 
 from __future__ import annotations
 
