@@ -86,7 +86,7 @@ def make(directory: Path, things: list[Deed]) -> None:
 
 
 def as_sent(directory: Path, target: Path) -> None:
-    """Copy a job directory as docs describe what is sent: the tree, with links as links."""
+    """Copy a job directory as docs say that it is sent: a link becomes what it leads to."""
     shutil.copytree(directory, target, symlinks=False)
 
 

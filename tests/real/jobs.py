@@ -24,7 +24,7 @@ for number in range(int(sys.argv[1])):
     if number % 10 == 9:
         time.sleep(float(sys.argv[2]))
 """
-# Its first attempt leaves a checkpoint; from a checkpoint it prints that, and ends.
+# Prints `began` and leaves a checkpoint; with a checkpoint, prints `resumed` and ends.
 RESUMING = """
 import os, pathlib, time
 checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "began")
