@@ -1,4 +1,4 @@
-"""What a task does to files and sees of them, here and on nodes (tests/real/test_journey.py)."""
+"""A task's deeds to files and its view of them, here and on nodes (tests/real/test_journey.py)."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class CartpoleEarlyStopper(Stopper):
     def stop_all(self):
         return False
 """
-# What `isaac_task.py space` answers about a class, for tests that need no other answer.
+# The answer of `isaac_task.py space` about a class, for tests that need no other answer.
 DESCRIBED = {
     "cfg_class": "CartpoleTheiaJobCfg",
     "space": {"num_envs": {"choice": [512, 1024]}},

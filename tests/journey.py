@@ -25,7 +25,7 @@ from trainyard.dispatch.package import listing, pack
 
 END = bytes(1024)
 NAMES = ("a", "b", "model", "out", "ü", "sp ace", "-x", "*.pt", "new\nline", ".hidden")
-# What links in a job directory lead to, besides the directory's own files.
+# The target of links in a job directory, besides the directory's own files.
 LIBRARY = "lib"
 
 name = strategies.sampled_from(NAMES)

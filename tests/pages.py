@@ -48,7 +48,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page; `sections` maps a heading's anchor to the lines up to the next such heading."""
+    """A page; `sections` maps each heading's anchor to the line numbers of its section."""
 
     name: str
     blocks: tuple[Block, ...]

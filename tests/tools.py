@@ -39,7 +39,7 @@ FOR_THE_ENGINE = {
 
 @dataclass(frozen=True)
 class Machine:
-    """What the tests need of this machine; `missing` are programs of both tables above."""
+    """The facts about this machine that the tests need; `missing` are of both tables above."""
 
     is_root: bool
     has_apt: bool

@@ -1,4 +1,4 @@
-"""What Docker has of a cluster of containers."""
+"""Docker's objects of a cluster of containers."""
 
 from __future__ import annotations
 

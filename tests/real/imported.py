@@ -1,4 +1,4 @@
-"""Import all of Trainyard, for the process from which `forked` forks commands, and only there."""
+"""Import all of Trainyard; only the process that `forked` forks commands from imports this."""
 
 import gc
 import pkgutil

@@ -180,7 +180,7 @@ def test_its_leash_ends_it_although_the_operator_is_gone(
     ended_in_time(
         yard, tmp_path / "away", lambda: [each["InstanceId"] for each in cloud.instances()], due=due
     )
-    # These are left; they cost nothing.
+    # The end by the leash leaves these objects, which cost nothing.
     kinds = {each.split()[0] for each in cloud.left()}
     assert kinds == {"key-pair", "security-group", "role", "instance-profile"}
     (listed,) = yard.json("cluster.list")["clusters"]

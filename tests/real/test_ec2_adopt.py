@@ -34,7 +34,7 @@ def _adopted(cloud: Cloud, head: str) -> None:
         assert "cluster.down --adopt" in refused
 
     assert head in before == plain()
-    # Its head has another SSH key: this user cannot ask it for runs, and nothing is changed
+    # The head of `ray up` has another SSH key: this user cannot ask it for runs, and nothing is changed
     # unasked.
     for words in (("cluster.up", "--recreate"), ("cluster.down",)):
         assert (

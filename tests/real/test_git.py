@@ -1,4 +1,4 @@
-"""What git knows of a job, as a run records it: the ignored files, and the revision."""
+"""Git's facts about a job, as a run records them: the ignored files, and the revision."""
 
 from __future__ import annotations
 

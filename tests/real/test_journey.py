@@ -92,7 +92,7 @@ def test_each_attempt_and_home_see_what_the_page_says(
         ):
             return
 
-        # A task that has left a declared output nowhere fails: here that does not matter.
+        # A declared output that no task has left makes the command fail: here that does not matter.
         yard.run("train.dispatch", str(directory), "--skip-smoke", expect=None)
         run = newest(yard)
         parents = {

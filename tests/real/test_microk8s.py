@@ -213,7 +213,7 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
     yard, (first, second, _) = lab.yard, lab.hosts
     assert yard.json("cluster.doctor") == {"name": "lab", "ok": True, "findings": []}
     first.shell(ENDS_SOON)
-    # What is left in the database of a control plane that was lost for good.
+    # Plant the database's entry for a control plane that was lost for good.
     ghost = f"{first.ip.rpartition('.')[0]}.250"
     add = f"from standin import store; store.add('{ghost}:19001'); store.write_files()"
     first.run("env", "PYTHONPATH=/opt/bed", "python3", "-c", add)

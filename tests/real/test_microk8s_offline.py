@@ -28,7 +28,7 @@ PAUSE = next(iter(images.ON_A_HOST))
 # An image that neither a host nor a registry has.
 ALONE = "alone.invalid/pause:1"
 MIRRORED = f"registry.example/{PAUSE}"
-# Stands in for the images of a network: without these no node is Ready.
+# Plays the image of a network, without which no node is Ready.
 NETWORK = f"registry.example/{RAY_IMAGE}"
 SNAPS = ("snapd_25577.snap", "core22_2045.snap", "microk8s_8596.snap")
 STEPS = [

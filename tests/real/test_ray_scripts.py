@@ -1,4 +1,4 @@
-"""Commands that connect to Ray: they may, and what they start there is like the task itself."""
+"""Commands may connect to Ray; what they start on the cluster is like the task itself."""
 
 from __future__ import annotations
 
