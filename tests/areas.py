@@ -13,12 +13,14 @@ from tests.tiers import LIFECYCLE, TIERS
 
 ROOT = Path(__file__).parents[1]
 SIX_HOURS = 6 * 3600
-# The tiers beside core.
+# The tiers besides core.
 EVERY = TIERS[1:]
-# Those that a change is tested by. Paths are patterns of .gitignore, and the last row that has a
-# path counts. Unit tests and core run in any case: a row that names no tier is of what these prove.
+# PATHS: the tiers that test a change of them. The patterns are those of .gitignore, and the last
+# row that matches a path counts. Unit tests and core always run: a path whose row names no tier
+# needs only these.
 AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    # The house: what every backend is made of, tried by a life of a cluster on each.
+    # Code that every backend shares: the tier `lifecycle` tries the life of a cluster on each
+    # backend.
     ("/trainyard/", (LIFECYCLE,)),
     ("/tasks.py /invoke.yaml", ()),
     ("/trainyard/main.py /trainyard/console/", ()),
@@ -120,13 +122,13 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/requirements*.lock", EVERY),
     ("/Makefile /.ci/ /.github/ /.gitignore /LICENSE", ()),
     ("/pyproject.toml /hatch_build.py", ("local",)),
-    # Pages: unit tests check their links and words, `make test-large` runs their commands.
+    # Unit tests check the links and words of pages, `make test-large` runs their commands.
     ("*.md /docs/ /benchmarks/", ()),
 )
 
 
 def tiers_of(path: str) -> tuple[str, ...]:
-    """Return the tiers beside core that a path touches; raises LookupError where no row has it."""
+    """Return the tiers besides core that test a change of a path; LookupError if no row matches."""
     for spec, tiers in _rows():
         if spec.match_file(path):
             return tiers
@@ -143,7 +145,7 @@ def _rows() -> list[tuple[pathspec.GitIgnoreSpec, tuple[str, ...]]]:
 
 
 def tiers_of_all(paths: Iterable[str]) -> list[str]:
-    """Return the tiers besides core that these paths touch; an unknown path touches all of them."""
+    """Return the tiers besides core that test a change of paths; an unknown path needs all."""
     found: set[str] = set()
     for path in paths:
         try:
@@ -156,11 +158,10 @@ def tiers_of_all(paths: Iterable[str]) -> list[str]:
 
 
 def base(given: str = "") -> str | None:
-    """Return the commit that a change is told from: `given`, or where it left the branch that
-    others have.
+    """Return the commit to compare with: `given`, or the branch's merge base with `origin/main`.
 
-    Where that is HEAD itself, or there is no `origin/main`: the newest commit of main that is six
-    hours older than HEAD. None where the history does not go back so far.
+    Where the merge base is HEAD itself, or there is no `origin/main`: the newest commit of main
+    that is at least six hours older than HEAD. None where the history does not reach back so far.
     """
     if given:
         return _git("rev-parse", "--verify", f"{given}^{{commit}}")
@@ -176,13 +177,13 @@ def base(given: str = "") -> str | None:
 
 
 def changed(since: str) -> list[str]:
-    """Return the paths that differ from a commit, those included that are not committed."""
+    """Return the paths that differ from a commit, including uncommitted and untracked files."""
     tracked = _git("diff", "--name-only", "--no-renames", since)
     return [*tracked.splitlines(), *_git("ls-files", "--others", "--exclude-standard").splitlines()]
 
 
 def tiers_of_change(given: str = "") -> list[str]:
-    """Return the tiers besides core that changes since `base` touch; all where that is unknown."""
+    """Return the tiers besides core that test the changes since `base`; all if there is no base."""
     since = base(given)
     return tiers_of_all(changed(since)) if since else list(EVERY)
 

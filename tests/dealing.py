@@ -1,9 +1,9 @@
-"""A plugin of pytest: processes deal modules among themselves, and write down what each module
-took.
+"""A pytest plugin: processes share the modules to run, and record what each module took.
 
-`pytest -p tests.dealing --deal DIRECTORY --dealer NAME`. Each module runs in the process that asks
-for it first, as a whole: its tests may share a cluster, and depend on the ones before.
-`--deal-until TIME` deals none after that.
+`pytest -p tests.dealing --deal DIRECTORY --dealer NAME`. The process that claims a module first
+runs the whole module: its tests may share a cluster, and depend on earlier ones.
+
+`--deal-until TIME`: no process begins a module after TIME.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 @dataclass
 class Ran:
-    """A module that ran in one process: its number of tests, seconds, and whether one failed."""
+    """A module that ran in one process: its number of tests, seconds, and whether a test failed."""
 
     tests: int = 0
     seconds: float = 0.0
@@ -27,18 +27,18 @@ class Ran:
 
 
 def left(directory: Path) -> list[str]:
-    """Return the modules that no process took, since there was no time left."""
+    """Return the modules that no process ran, because `--deal-until` had passed."""
     return sorted(path.read_text() for path in directory.glob("*.late"))
 
 
 def read(directory: Path, dealer: str = "*") -> dict[str, Ran]:
-    """Return the records of one process, or all, that dealt modules in a directory, by module."""
+    """Return the records of one process, or of all processes, in a directory, by module."""
     written = [json.loads(path.read_text()) for path in directory.glob(f"{dealer}.json")]
     return {module: Ran(**ran) for modules in written for module, ran in modules.items()}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the options of this plugin."""
     parser.addoption(
         "--deal", type=Path, required=True, help="where the processes that share these tests meet"
     )
@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let this process take part."""
+    """Register the plugin that hands out the modules."""
     options = (config.getoption(f"--{name}") for name in ("deal", "dealer", "deal-until"))
     config.pluginmanager.register(_Dealer(*options))
 
@@ -62,14 +62,15 @@ class _Dealer:
         self._ran: dict[str, Ran] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run the tests of free modules, as pytest's own loop does (_pytest/main.py)."""
+        """Run the modules that this process claims, as pytest's own loop does (_pytest/main.py)."""
         if session.testsfailed or session.config.option.collectonly:
-            return None  # pytest's own says it
+            return None  # pytest's own loop reports it
 
         dealt = self._dealt(session.items)
         item = next(dealt, None)
         while item is not None:
-            # Fixtures that the next test does not use any more are torn down after this one.
+            # pytest tears down the fixtures of `item` that `following` does not use: it has to be
+            # known.
             following = next(dealt, None)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.shouldfail:
@@ -81,14 +82,14 @@ class _Dealer:
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a phase of a test."""
+        """Add one phase (setup, call or teardown) of a test to the record of its module."""
         ran = self._ran.setdefault(_module(report.nodeid), Ran())
         ran.tests += report.when == "call"
         ran.seconds += report.duration
         ran.failed = ran.failed or report.failed
 
     def pytest_sessionfinish(self) -> None:
-        """Write down what ran here."""
+        """Write the record of this process's modules."""
         ran = {module: asdict(one) for module, one in self._ran.items()}
         (self._directory / f"{self._name}.json").write_text(json.dumps(ran))
 

@@ -1,4 +1,4 @@
-"""A task's deeds to files, and its view of them: here and on nodes (tests/real/test_journey.py)."""
+"""A task's deeds to files and its view of them, here and on nodes (tests/real/test_journey.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Seen = dict[str, tuple[str, Any]]
 
 
 def do(directory: Path, deed: Deed) -> None:
-    """Do what a task does, as far as it can be done there."""
+    """Carry out one deed; a deed that the file system does not allow has no effect."""
     what, at, other = deed
     place = directory / at
     if isinstance(other, int):

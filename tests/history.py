@@ -1,7 +1,7 @@
-"""The seconds of each module of real tests in the latest runs here, and those that ran twice.
+"""The latest runs of real tests here: each module's seconds, and the modules that ran twice.
 
-A module is named with its lane (`core: tests/real/test_train.py`), since each lane has other tests
-of it.
+A module is named with its lane (`core: tests/real/test_train.py`), since each lane runs other tests
+of the module.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tests.bed.places import CACHE, locked
 from tests.dealing import Ran
 
 FILE = CACHE / "ran.jsonl"
-# A module that ran twice so often in its latest runs has a race that needs mending.
+# A module that ran twice in TOO_OFTEN of its LATEST runs has a race that needs mending.
 TOO_OFTEN, LATEST = 3, 10
-# Enough for ten runs of each tier.
+# So many runs of all tiers together hold ten of each tier.
 KEPT = 100
 
 
 def add(ran: Mapping[str, Ran], twice: Collection[str]) -> list[str]:
-    """Record a run; return the modules that ran twice in it, and too often in their latest runs."""
+    """Record a run; return the modules that ran twice in it and too often in their latest runs."""
     run = {
         "seconds": {module: round(one.seconds, 1) for module, one in ran.items()},
         "twice": sorted(twice),

@@ -27,7 +27,7 @@ HEADS = {
         from isaaclab_contrib.rl.ray import tuner, util
         """,
 }
-# Beside the sweeps: what they share.
+# The file next to the sweeps, whose classes the sweeps use.
 SHAPES = '''
 from ray import tune
 
@@ -141,7 +141,7 @@ class CartpoleEarlyStopper(Stopper):
     def stop_all(self):
         return False
 """
-# The program's answer about a class (`isaac_task.py space`), where a test needs no more of it.
+# The answer of `isaac_task.py space` about a class, for tests that need no other answer.
 DESCRIBED = {
     "cfg_class": "CartpoleTheiaJobCfg",
     "space": {"num_envs": {"choice": [512, 1024]}},
@@ -158,7 +158,7 @@ FROM = {
 
 
 def write(directory: Path, generation: str) -> Path:
-    """Write the files of a generation; return the one that has the sweeps."""
+    """Write the files of a generation; return the path of the file with the sweeps."""
     home = directory / "hyperparameter_tuning"
     home.mkdir(parents=True)
     head = textwrap.dedent(HEADS[generation])
@@ -180,9 +180,9 @@ def _loaded() -> types.ModuleType:
 
 @contextmanager
 def program() -> Iterator[Any]:
-    """Give the program that nodes run, as a module; modules that it makes and loads are removed."""
+    """Give isaac_task.py, which nodes run, as a module; then remove the modules that it loaded."""
     modules, path = dict(sys.modules), list(sys.path)
-    # Loaded once: it remembers where the many installed modules are.
+    # Loaded once: the module caches where the many installed modules are.
     module = sys.modules["isaac_task"] = _loaded()
     try:
         yield module

@@ -1,4 +1,4 @@
-"""Directories of jobs, and what of them is sent."""
+"""Write directories of jobs, and list what of them is sent."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The journey of a job's files: what is sent, what a task does to it, and what the next attempt,
-run and home see.
+"""The journey of a job's files: sent, changed by a task, seen by the next attempt, run and home.
 
-A tree and what a task does are random (hypothesis); a plain directory in which the same is done
-says what is right.
+The tree, and what a task does to it, are random (hypothesis). The same changes in a plain directory
+give the expected result.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from trainyard.dispatch.package import listing, pack
 
 END = bytes(1024)
 NAMES = ("a", "b", "model", "out", "ü", "sp ace", "-x", "*.pt", "new\nline", ".hidden")
-# Where links in a job directory lead to, beside files of its own.
+# The target of links in a job directory, besides the directory's own files.
 LIBRARY = "lib"
 
 name = strategies.sampled_from(NAMES)
 path = strategies.lists(name, min_size=1, max_size=3).map("/".join)
-# Some bytes, or how many; a large file has a way of its own.
+# Some bytes, or a number of zero bytes; large files travel in another way than small ones.
 content = strategies.one_of(strategies.binary(max_size=20), strategies.sampled_from((0, 1_100_000)))
-# A task's deed: a word, a path, and a second path or content.
+# A task's deed: (word, path, content) or (word, path, second path).
 deed = strategies.one_of(
     strategies.tuples(strategies.sampled_from(("write", "append", "replace")), path, content),
     strategies.tuples(strategies.sampled_from(("rename", "link", "hard link")), path, path),
@@ -42,7 +41,7 @@ deed = strategies.one_of(
     ),
 )
 deeds = strategies.lists(deed, max_size=8)
-# An entry of a job directory: a kind, a path, and a content or a path.
+# An entry of a job directory: (kind, path, content) or (kind, path, second path).
 thing = strategies.one_of(
     strategies.tuples(strategies.sampled_from(("write", "write", "write")), path, content),
     strategies.tuples(
@@ -58,7 +57,7 @@ journeys = given(job=things, first=deeds, second=deeds, declared=declared_paths)
 
 
 def make(directory: Path, things: list[Deed]) -> None:
-    """Make a job directory."""
+    """Make a job directory with these entries, except entries below a link."""
     outside = directory.parent / "outside"
     for library in (directory / LIBRARY, outside):
         library.mkdir(parents=True)
@@ -72,7 +71,7 @@ def make(directory: Path, things: list[Deed]) -> None:
             "link outside": outside,
         }.get(what)
 
-        # Not through a link, which would make circles: those stay behind, and are named.
+        # Nothing is made through a link: that could make circles, which are not sent but named.
         if place.parent.resolve() != place.parent or (
             what == "hard link" and (directory / other).is_symlink()
         ):
@@ -87,13 +86,13 @@ def make(directory: Path, things: list[Deed]) -> None:
 
 
 def as_sent(directory: Path, target: Path) -> None:
-    """Copy a job directory as the page says that it travels: only links are followed."""
+    """Copy a job directory as docs say that it is sent: a link becomes what it leads to."""
     shutil.copytree(directory, target, symlinks=False)
 
 
 @dataclass
 class Attempt:
-    """One attempt on a node: `outputs` are the archives that it sent home."""
+    """One attempt on a node: its working directory, and its outputs as archives."""
 
     place: Workspace
     copied: dict[str, Any]
@@ -134,7 +133,7 @@ class Node:
         self._spare = Spare()
 
     def begin(self, declared: list[str], *, restored: list[bytes] | None = None) -> Attempt:
-        """Begin an attempt; `restored` is what the one before sent home."""
+        """Begin an attempt; `restored` are the archives that the attempt before sent home."""
         self._number += 1
         before = [{"removed": [], "parts": [*restored, END]}] if restored else []
         order: Any = {
@@ -156,7 +155,7 @@ def brought_home(parts: list[bytes], home: Path) -> None:
 
 
 def around(sent: Seen, restored: Seen) -> Seen:
-    """Return an attempt's first files: those that came home before it, over the job's."""
+    """Return an attempt's first files: those restored from the attempt before, over the job's."""
     found = dict(restored)
     for at in sorted(restored):
         found |= {str(parent): ("directory", None) for parent in list(Path(at).parents)[:-1]}
@@ -168,7 +167,7 @@ def around(sent: Seen, restored: Seen) -> Seen:
 
 
 def check(job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]) -> None:
-    """Send a job, let two attempts and another run act, and compare everything seen on the way."""
+    """Send a job, let two attempts and another run act, and compare all that each of them sees."""
     with tempfile.TemporaryDirectory() as root:
         _check(Path(root), job, first, second, declared)
 
@@ -217,7 +216,7 @@ def _check(
     retried = node.begin(declared, restored=parts)
     found = around(sent, at_home)
     files = {at for at, value in found.items() if value[0] != "directory"}
-    # A file that came home stands where a parent of another output would.
+    # A file that came home may be where another output needs a parent directory.
     still = {
         at: value
         for at, value in parents.items()
@@ -230,6 +229,6 @@ def _check(
 
     assert seen(attempt.directory) == left
     assert seen(node.begin(declared).directory) == {**parents, **sent}
-    # The next attempt may get the directories of one that ended well.
+    # The next attempt may reuse the directory of an attempt that ended well.
     retried.place.hand_on()
     assert seen(node.begin(declared).directory) == {**parents, **sent}

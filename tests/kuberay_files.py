@@ -1,4 +1,4 @@
-"""Cluster files for KubeRay that say little and everything, and what Kubernetes gets of them."""
+"""Cluster files for KubeRay, a short one and one with every field, and the objects made of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""README and docs, as the commands that they name: blocks are run by tests/large/test_pages.py.
+"""README and docs, read as commands: tests/large/test_pages.py runs their fenced blocks.
 
 A fenced block `sh` is commands; `console` is a transcript, whose lines after `$ ` are commands.
-HTML comments before a block say what is special about it (DIRECTIVES); `<!-- begins after:
-README.md#install -->` says what runs before a page.
+HTML comments before a block are directives for it (DIRECTIVES). `<!-- begins after:
+README.md#install -->` names the section whose blocks run before those of a page.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# Directives of a comment: the block is not run, and why; its last command's exit code; the file
-# that it is written to; the commands that run before all blocks of the page.
+# Directives in HTML comments. `not run here: REASON`: the block is not run. `exit CODE`: its last
+# command exits so. `file: PATH`: the block is written to that file. `begins after: PAGE#SECTION`:
+# the blocks of that section run before all blocks of this page.
 DIRECTIVES = ("not run here", "exit", "file", "begins after")
 COMMANDS = ("sh", "console")
 
@@ -25,7 +26,7 @@ _HEADING = re.compile(r"(#+) (.*)")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block of a page; `line` is its first one's number."""
+    """One fenced block of a page; `line` is the number of its first line."""
 
     line: int
     language: str
@@ -34,20 +35,20 @@ class Block:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Return the lines that are commands."""
+        """Return the block's commands: all lines of `sh`; of a transcript, those after a prompt."""
         if self.language == "sh":
             return self.lines
         return tuple(line[2:] for line in self.lines if line.startswith(("$ ", "> ")))
 
     @property
     def is_run(self) -> bool:
-        """Return whether the block is one of commands that run here."""
+        """Return whether the block holds commands, and no comment says `not run here`."""
         return self.language in COMMANDS and "not run here" not in self.directives
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page; `sections` are its headings' anchors, with the lines to the next one of that rank."""
+    """A page; `sections` maps each heading's anchor to the line numbers of its section."""
 
     name: str
     blocks: tuple[Block, ...]
@@ -57,12 +58,12 @@ class Page:
 
 
 def names() -> list[str]:
-    """Return README and the pages of docs, but not the decisions: these describe a day."""
+    """Return README and the pages of docs without the decisions, which describe a past day."""
     return ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
 
 def read(name: str, text: str) -> Page:
-    """Read a page."""
+    """Read a page's blocks, directives and sections; an unknown directive is a problem."""
     lines = text.splitlines()
     blocks: list[Block] = []
     problems: list[str] = []
@@ -96,7 +97,7 @@ def read(name: str, text: str) -> Page:
 
 
 def _continues_a_list(before: Sequence[str]) -> bool:
-    """Return whether the last line that begins at the margin begins an entry of a list."""
+    """Return whether the last line without indentation begins an entry of a list."""
     margin = next((line for line in reversed(before) if line and not line.startswith(" ")), "")
     return bool(re.match(r"([*-]|\d+\.) ", margin))
 
@@ -134,9 +135,9 @@ def _matters(block: Block) -> bool:
 
 
 def flags(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each task that a text names with `trainyard`, with each flag after it in that line."""
+    """Yield (task, '') for each `trainyard TASK` in a text, then (task, flag) for its flags."""
     for task, rest in re.findall(r"\btrainyard ([a-z]+\.[a-z-]+|init)\b([^`\n]*)", text):
-        # Another command follows, or one that a job runs.
+        # The line may continue with another command, or with the one that a job runs.
         own = re.split(r"&&|\|\||;|\||#| -- |\btrainyard\b", rest)[0]
         yield task, ""
         yield from ((task, flag) for flag in re.findall(r"(?<![\w-])(--?[a-zA-Z][\w-]*)", own))

@@ -1,4 +1,4 @@
-"""Directories of results as a run leaves them, event by event, with a clock that tests set."""
+"""Directories of results as a run leaves them, made event by event with times that tests set."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ workers:
 
 
 class RecordedRun:
-    """One run under `home`; times are seconds after its beginning."""
+    """One run under `home`; times are seconds since the run began."""
 
     def __init__(
         self, home: Path, *tasks: str, run: str = "cartpole-20260921-141320-1a2b", **record: Any
@@ -119,14 +119,14 @@ class RecordedRun:
                     writer.add_scalar(tag, min(500.0, max(9.0, value)), index * 9_000)
 
     def lines(self, task: str, **values: list[float]) -> None:
-        """Write curves by tag, their values at steps 0, 1, 2 and so on, one a second."""
+        """Write curves by tag: values are at steps 0, 1, 2 and so on, one second apart."""
         with SummaryWriter(str(self.directory.outputs(task))) as writer:
             for tag, line in values.items():
                 for step, value in enumerate(line):
                     writer.add_scalar(tag, value, step, walltime=BEGAN + 1 + step)
 
     def write(self) -> Path:
-        """Write the events, in the order of their times; return the directory."""
+        """Write the events, sorted by time; return the directory."""
         ordered = sorted(self._events, key=lambda event: float(event["time"]))
         with self.directory.events.open("w", encoding="utf-8") as file:
             for number, event in enumerate(ordered):
@@ -270,7 +270,7 @@ def eventful(home: Path) -> RecordedRun:
 
 
 def smooth(home: Path, *, tasks: int = 4) -> RecordedRun:
-    """Build a run where all went well."""
+    """Build a run in which all tasks succeed at the first attempt."""
     names = [f"seed={seed}" for seed in range(tasks)]
     run = RecordedRun(home, *names)
     started(run)
@@ -307,9 +307,10 @@ tune:
 def sweep(
     home: Path, *, trials: int = 40, repeats: int = 2, kept: bool = False, **names: str
 ) -> RecordedRun:
-    """Build a sweep: every seventh trial was pruned, every eleventh failed, the last one runs.
+    """Build a sweep: every 7th trial was pruned, every 11th failed, the last one still runs.
 
-    With `kept`, Optuna's journal of it came too. `names` are other values for a choice: adam, sgd.
+    With `kept`, Optuna's journal of the sweep is among the results. `names` replace the values of
+    the optimizer, adam and sgd.
     """
     text = SWEEP.replace(
         "[adam, sgd]", json.dumps([names.get(name, name) for name in ("adam", "sgd")])

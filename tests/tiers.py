@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-# `make test` runs the first, `make test-NAME` one of the others, `make test-all` all of them. The
-# last tests the stand-in cloud of the tests.
+# `make test` runs core, `make test-NAME` another tier, `make test-all` all of them. `bed` tests the
+# tests' stand-in for AWS.
 CORE, LOCAL = "core", "local"
 TIERS = (CORE, LOCAL, "docker", "kubernetes", "microk8s", "ec2", "bed")
-# Beside them, a choice across tiers: the life of a cluster on each backend that core does not have.
+# A choice across tiers: the life of a cluster on each backend that core does not have.
 LIFECYCLE = "lifecycle"
-# A test is of the first of these tiers one of whose marks it has; of LOCAL, if it has none. Some
-# marks come with fixtures (tests/real/conftest.py).
+# TIER: its marks. A test is of the first tier that has one of its marks; of LOCAL, if none has.
+# Some marks come with fixtures (tests/real/conftest.py).
 MARKS = {
     CORE: {"core"},
     "bed": {"bed"},
@@ -24,22 +24,21 @@ MARKS = {
 
 
 def tier_of(marks: Collection[str]) -> str:
-    """Return the tier of a test with these marks."""
+    """Return the tier of a test that has these marks."""
     return next((tier for tier, of_it in MARKS.items() if not of_it.isdisjoint(marks)), LOCAL)
 
 
 def mark_of(tier: str) -> str:
-    """Return the mark that each test of a tier has, and no other test."""
+    """Return the mark that all tests of a tier have, and no other test."""
     return tier if tier == LIFECYCLE else f"tier_{tier}"
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Tests of a tier; `processes` processes of pytest deal their modules among themselves
-    (tests/dealing.py).
+    """Tests of a tier; `processes` processes of pytest share the modules (tests/dealing.py).
 
-    `only` is an expression of marks, as `pytest -m` has them; `uses` names what is brought first
-    (tests/tools.py).
+    `only` is an expression of marks, as `pytest -m` takes them; `uses` names what has to be
+    installed or built first (SUPPLIES in tests/tools.py).
     """
 
     name: str
@@ -50,7 +49,7 @@ class Lane:
 
     @property
     def marks(self) -> str:
-        """Return what `pytest -m` takes for its tests."""
+        """Return the expression of marks with which `pytest -m` selects the lane's tests."""
         return f"{mark_of(self.tier)} and {self.only}" if self.only else mark_of(self.tier)
 
     @property
@@ -78,5 +77,5 @@ LANES = (
 
 
 def lanes(tiers: Collection[str]) -> list[Lane]:
-    """Return the lanes of some tiers."""
+    """Return the lanes that belong to some tiers."""
     return [lane for lane in LANES if lane.tier in tiers]

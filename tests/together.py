@@ -1,8 +1,8 @@
-"""Run tiers of real tests, their lanes side by side: much of their time is waiting. `python -m
-tests.together core`.
+"""Run tiers of real tests, their lanes at the same time: much of their time is waiting.
 
-Lanes share nothing but the bed's Docker engine; pytest-xdist does not keep modules together with
-pytest 9.2, and ends its workers before their clusters are removed (both seen).
+`python -m tests.together core`. Lanes share nothing but the bed's Docker engine. pytest-xdist would
+not do: with pytest 9.2 it does not keep modules together, and ends its workers before their
+clusters are removed (both seen).
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ from tests.dealing import Ran
 from tests.tiers import LIFECYCLE, TIERS, Lane, lanes
 from tests.tools import AGAIN, ON_THIS_MACHINE, Machine, Supplies, announcement, look, obstacle
 
-# So many processes at a time: three were seen to keep a machine with two CPUs too busy for Ray's
-# own time limits.
+# Processes at a time: three kept a machine with two CPUs too busy for Ray's own time limits (seen).
 AT_ONCE = 2
-# The modules of a lane that failed are tried once more (decision 0027) if they took less together.
+# The failed modules of a lane run once more (decision 0027) if together they took less than this.
 SECONDS_TWICE = 1800
-# pytest's exit codes; the latter where a process found all modules taken, or a choice of tests
-# left none.
+# pytest's exit codes. The second one: other processes claimed all modules, or the given choice of
+# tests leaves none.
 TESTS_FAILED, NOTHING_TO_RUN = 1, 5
 
 
 @dataclass(frozen=True)
 class Process:
-    """The end of one process of a lane: exit code, failed modules, and whether it was cut short."""
+    """The end of one process of a lane: exit code, failed modules, and whether a signal came."""
 
     code: int
     failed: Mapping[str, Ran] = field(default_factory=dict)
@@ -48,7 +47,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a lane ended: its exit code, the modules that ran twice, and whether it was cut short."""
+    """How a lane ended: its exit code, the modules that ran twice, and whether a signal came."""
 
     code: int
     twice: tuple[str, ...] = ()
@@ -56,9 +55,9 @@ class Ended:
 
 
 class Together:
-    """The processes in flight, their records, and whether the user wants them to end.
+    """The processes in flight, their records, and whether a signal asks them to end.
 
-    After `until`, in seconds since the epoch, no module begins but those that run once more.
+    After `until` (seconds since the epoch) no module begins, except failed ones that run once more.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Together:
         return Process(0 if code == NOTHING_TO_RUN else abs(code), failed)
 
     def once_more(self, lane: Lane, processes: Collection[Process]) -> Ended:
-        """Run a lane's failed modules once more, where that can make them pass."""
+        """Run a lane's failed modules once more, if only tests failed and the modules are quick."""
         ended = Ended(
             max(process.code for process in processes),
             is_cut=any(process.is_cut for process in processes),
@@ -116,11 +115,11 @@ class Together:
         return Ended(abs(code), tuple(failed), is_cut=ended.is_cut)
 
     def dealt(self, lane: Lane) -> Path:
-        """Return where the processes of a lane meet."""
+        """Return the directory in which the processes of a lane share out the modules."""
         return self._home / lane.name
 
     def _is_late(self) -> bool:
-        """Say whether all was ended because its time is over, which is no failure."""
+        """Say whether SIGTERM came after `until`: tests ended because their time was up."""
         return self._ending == signal.SIGTERM and time.time() > self._until
 
     def _pytest(self, lane: Lane, name: str, deal: Path, *words: str) -> int:
@@ -141,7 +140,7 @@ class Together:
         )
 
         with (self._home / f"{name}.log").open("w+b") as output:
-            # In a process group of its own: Ctrl-C reaches it once, from here.
+            # pytest gets a process group of its own: Ctrl-C reaches it once, passed on by `end`.
             command = [
                 sys.executable,
                 "-m",
@@ -171,14 +170,14 @@ class Together:
         return code
 
     def end(self, number: int, frame: FrameType | None) -> None:
-        """Pass a signal on; nothing new is started after it."""
+        """Pass a signal on to the running processes; no new process starts after it."""
         self._ending = number
         for process in self._running:
             process.send_signal(number)
 
 
 def left_out(tiers: Collection[str], machine: Machine) -> list[str]:
-    """Return the lanes that cannot run here: all that use the tests' Docker engine."""
+    """Return the lanes that cannot run: those that need the tests' Docker engine, if it cannot."""
     return [lane.name for lane in lanes(tiers) if lane.has_engine] if obstacle(machine) else []
 
 
@@ -199,10 +198,10 @@ def summary(codes: Mapping[str, int], tiers: Collection[str], machine: Machine) 
 
 
 def run_all(together: Together, chosen: list[Lane]) -> dict[str, Ended]:
-    """Run the processes of these lanes, so many at a time; return how each lane ended.
+    """Run the processes of these lanes, AT_ONCE at a time; return how each lane ended.
 
-    A lane's second process, which begins with its own clusters, comes after the first ones of all
-    lanes. Failed modules are run once more after all of them, with the machine to themselves.
+    A lane's second process, which makes clusters of its own, starts after the first processes of
+    all lanes. Failed modules run once more when all lanes have ended, one lane at a time.
     """
     in_turn = sorted(
         (number, place)
@@ -276,14 +275,14 @@ def main(words: list[str]) -> int:
     codes = {lane: end.code for lane, end in ended.items()}
     twice = {f"{lane}: {module}" for lane, end in ended.items() for module in end.twice}
     is_flaky = report(twice, ran, late)
-    # Some of what was missing at first has been installed meanwhile.
+    # Look a second time: a lane may have installed what was missing at first.
     print(f"make test: {summary(codes, tiers, look())}")
 
     return max(TESTS_FAILED if is_flaky else 0, *codes.values(), 0)
 
 
 def report(twice: Collection[str], ran: Mapping[str, Ran], late: Collection[str]) -> bool:
-    """Print each module's time, and those cut off; say whether one often runs twice."""
+    """Print each module's time, and modules not reached; say whether one too often ran twice."""
     flaky = history.add(ran, twice)
     for line in history.table(ran, twice):
         print(line)

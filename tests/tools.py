@@ -1,6 +1,6 @@
-"""Bring what the tests use beyond Python packages; say beforehand what that is. As root.
+"""Install or build what the tests use besides Python packages, after announcing it. As root.
 
-`python -m tests.tools TIER ...`. Lanes of tests that this machine cannot run are left out, by name
+`python -m tests.tools TIER ...`. Lanes that this machine cannot run are left out, and named
 (tests/together.py).
 """
 
@@ -20,13 +20,13 @@ from tests.tiers import TIERS, lanes
 
 AGAIN = "  -> Repeat the same command: it continues where it stopped."
 
-# PROGRAM: the Debian packages that bring it. Tests without a Docker engine use these.
+# PROGRAM: the Debian packages that have it. Tests without a Docker engine use these.
 ON_THIS_MACHINE = {
     "chromium": ("chromium",),
     "ssh": ("openssh-client",),
     "vulkaninfo": ("vulkan-tools", "mesa-vulkan-drivers"),
 }
-# The tests' Docker engine is a second one: what runs here already is left alone.
+# The tests start a Docker engine of their own: one that already runs on the machine is not touched.
 FOR_THE_ENGINE = {
     "dockerd": ("docker.io",),
     "unpigz": ("pigz",),
@@ -39,7 +39,7 @@ FOR_THE_ENGINE = {
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, for the tests' Docker engine; `missing` are programs of both tables above."""
+    """The facts about this machine that the tests need; `missing` are of both tables above."""
 
     is_root: bool
     has_apt: bool
@@ -51,7 +51,7 @@ class Machine:
 
 
 def look() -> Machine:
-    """Look at this machine."""
+    """Find out what this machine has and may do."""
     return Machine(
         is_root=os.geteuid() == 0,
         has_apt=shutil.which("apt-get") is not None,
@@ -66,7 +66,7 @@ def look() -> Machine:
 
 
 def obstacle(machine: Machine) -> str:
-    """Return why the tests' Docker engine cannot run here; nothing if it can."""
+    """Return why the tests' Docker engine cannot run here; an empty text if it can."""
     absent = sorted(machine.missing & FOR_THE_ENGINE.keys())
     if not machine.is_root:
         return "they need root, or sudo without a password"
@@ -81,7 +81,7 @@ def obstacle(machine: Machine) -> str:
 
 
 def packages(machine: Machine) -> list[str]:
-    """Return the Debian packages to install."""
+    """Return the Debian packages to install for the tests that can run here."""
     if not (machine.is_root and machine.has_apt):
         return []
     wanted: Mapping[str, Sequence[str]] = ON_THIS_MACHINE
@@ -96,7 +96,7 @@ def packages(machine: Machine) -> list[str]:
 
 
 def announcement(machine: Machine, uses: Collection[str]) -> list[str]:
-    """Return what is said before anything of this is installed or built."""
+    """Return the lines that announce what these supplies will install, download or build."""
     said = []
     if packages(machine) and "packages" in uses:
         said.append(f"installs Debian packages: {', '.join(packages(machine))}")
@@ -171,7 +171,7 @@ def _mlflow(_: Machine) -> None:
     mlflow.python()
 
 
-# In this order: what comes later uses what comes before.
+# In this order: later entries use earlier ones.
 SUPPLIES: Mapping[str, Callable[[Machine], None]] = {
     "packages": _packages,
     "mlflow": _mlflow,
@@ -183,7 +183,7 @@ SUPPLIES: Mapping[str, Callable[[Machine], None]] = {
 
 
 class Supplies:
-    """Things that lanes use besides Python packages; each is brought once, where possible."""
+    """Things that lanes use besides Python packages; each is installed or built at most once."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -191,7 +191,7 @@ class Supplies:
         self._locks = {name: threading.Lock() for name in SUPPLIES}
 
     def bring(self, names: Collection[str]) -> None:
-        """Bring some of them; raises RuntimeError and SubprocessError."""
+        """Install or build these supplies; raises RuntimeError and SubprocessError."""
         for name, bring in SUPPLIES.items():
             if name not in names:
                 continue
@@ -202,7 +202,7 @@ class Supplies:
 
 
 def main(tiers: Sequence[str]) -> None:
-    """Bring what these tiers use, or all of them."""
+    """Install or build what these tiers use; by default, what all tiers use."""
     machine = look()
     chosen = lanes(tiers or TIERS)
     for line in announcement(machine, {use for lane in chosen for use in lane.uses}):

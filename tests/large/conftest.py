@@ -1,7 +1,6 @@
-"""Tests that take many minutes, or want other Rays, Pythons or downloads: `make test-large`, never
-`make test`.
+"""Tests that take many minutes, or need other Rays, Pythons or downloads: `make test-large` only.
 
-They have the fixtures of the real tests.
+They use the fixtures of the real tests.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from tests.real.conftest import (  # noqa: F401 (pytest finds fixtures and hooks
 )
 from tests.real.conftest import pytest_collection_modifyitems as mark_what_needs_the_bed
 
-# For hangs only, as in pyproject.toml: one of these tests installs several Rays.
+# Only ends tests that hang, as the limit in pyproject.toml does: one test installs several Rays.
 TIMEOUT = 3 * 3600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the bed, and let each test here take its time."""
+    """Mark what needs the bed, and give the tests of this directory a longer time limit."""
     mark_what_needs_the_bed(items)
     for item in items:
         if Path(__file__).parent in item.path.parents:

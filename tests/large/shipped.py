@@ -1,4 +1,4 @@
-"""The jobs that we ship, as a user dispatches them: to their end, or stopped and resumed."""
+"""The shipped jobs, as a user dispatches them: run to their end, or stopped and resumed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def dispatched(lab: Yard, job: str, *settings: str, expect: int = 0) -> Path:
 
 
 def stopped(lab: Yard, job: str, *settings: str, at: str) -> Path:
-    """Run a job until it has printed what matches, then stop it; return the run's directory."""
+    """Run a job until its output matches `at`, then stop it; return the run's directory."""
     before = runs(lab)
     following = lab.start("train.dispatch", f"jobs/{job}", *flags(settings))
     try:
@@ -33,10 +33,9 @@ def stopped(lab: Yard, job: str, *settings: str, at: str) -> Path:
 
 
 def loses_a_node(lab: Yard, engine: BedEngine, job: str, *settings: str, at: str) -> Path:
-    """Run a job whose worker's container is killed once it has printed what matches, to its end;
-    return its run.
+    """Run a job to its end, killing its worker's container once it prints `at`; return the run.
 
-    `cluster.up` brings the node back, as its user would.
+    `cluster.up` brings the node back, as a user would do.
     """
     before = runs(lab)
     following = lab.start("train.dispatch", f"jobs/{job}", *flags(settings))

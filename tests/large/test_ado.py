@@ -1,8 +1,7 @@
-"""The real ado on each kind of node: a random walk and a search by ado-ray-tune, over experiments
-that the job brings.
+"""The real ado on each kind of node: a random walk, and a search by ado-ray-tune.
 
-The job is jobs/ado as it is shipped. Its packages come from the index that pip uses here, onto
-every node; the bed's pods reach no index, so their image has them.
+The job is jobs/ado as it is shipped, which brings its own experiments. Its packages come from the
+index that pip uses here, onto every node; the bed's pods reach no index, so their image has them.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from tests.large.shipped import dispatched, log, resumed, stopped
 from tests.real import kube as kubernetes
 from tests.real.yard import Yard
 
-# The search of Ray Tune, two trials and two experiments have a CPU each, besides the task's.
+# A CPU each for the search of Ray Tune, two trials and two experiments, besides the task's CPU.
 NODES = {
     "head": {"cpus": 4, "memory": "3GiB"},
     "workers": [{"name": "cpu", "count": 1, "cpus": 4, "memory": "3GiB"}],
 }
-# As the bed's images have them: where a proxy stands before the package registries, uv has to know
-# its CA.
+# A variable of the bed's images: where package registries are reached through a proxy, uv has to
+# know the proxy's CA.
 TRUST = {"SSL_CERT_FILE": str(images.HOST_CA)}
-# Ray names the address of a line that comes from another node than the script's.
+# Ray adds the address to a line that comes from another node than the script's.
 ELSEWHERE = re.compile(r"pid=\d+, ip=[\d.]+\)\S* gains")
 PAIRS = 48
 TRIALS = 12
@@ -43,7 +42,7 @@ IN_THE_IMAGE = "runtime_env={wheels: [experiments]}"
 
 
 def write(lab: Yard, **sections: object) -> None:
-    """Write the cluster's file: JSON is YAML."""
+    """Write the cluster's file as JSON, which is YAML too."""
     path = lab.home / "clusters" / f"{lab.cluster}.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"name": lab.cluster, **NODES, **sections}))
@@ -59,21 +58,21 @@ def containers(engine: BedEngine, tmp_path: Path) -> Iterator[Yard]:
 
 
 def measured(run: Path) -> list[dict[str, str]]:
-    """Return the rows that ado has written of all measurements of its space."""
+    """Return the rows of all measurements that ado has written for its space."""
     (path,) = run.glob("outputs/*/measurements.csv")
     with path.open() as opened:
         return list(csv.DictReader(opened))
 
 
 def walked(lab: Yard, *settings: str) -> Path:
-    """Walk through all pairs of gains; return the run."""
+    """Measure all pairs of gains; return the run."""
     walk = dispatched(lab, "ado", *settings)
     assert len(measured(walk)) == PAIRS
     return walk
 
 
 def searched(lab: Yard, packages: str = FOR_SEARCH) -> Path:
-    """Search for the gains with which the pole stands the longest; return the run."""
+    """Search for the gains that keep the pole upright the longest; return the run."""
     search = dispatched(lab, "ado", *SEARCH, packages)
     seconds = [float(row["seconds_upright"]) for row in measured(search)]
     assert 0 < len(seconds) <= TRIALS
@@ -107,6 +106,6 @@ def test_ado_explores_and_searches_in_pods(kube: KubeBed, operator: None, tmp_pa
 def test_a_walk_that_was_stopped_measures_what_is_missing(containers: Yard) -> None:
     first = stopped(containers, "ado", at=r"Experiments completed: [1-9]")
     again = resumed(containers, first)
-    # Earlier measurements are not repeated.
+    # Measurements from before the stop are not repeated.
     assert 0 < log(again).count("Submitted experiment") < PAIRS
     assert len(measured(again)) == PAIRS

@@ -1,9 +1,8 @@
-"""The examples train, each for about a minute, on two nodes that share no disk, and continue where
-they were stopped.
+"""The examples train for about a minute each on two nodes without a shared disk, and resume.
 
 The nodes of jobs/torch-*, jobs/lightning and jobs/rllib run images/torch, with the torch of the
-index that pip uses here and all that it brings of CUDA: 6.9 GB. It is built once, as the bed's
-other images are, before the clock of a test runs. jobs/ado is in test_ado.py.
+index that pip uses here and all that torch brings of CUDA: 6.9 GB. The image is built once, as the
+bed's other images are, before a test's time limit begins. jobs/ado is in test_ado.py.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ env: {{{{SSL_CERT_FILE: {trust}}}}}
 JOBS = Path(__file__).parents[2] / "jobs"
 GOOD = 0.95
 EPOCHS = 40
-# As job.yaml has them, but longer.
+# The commands of job.yaml, with more epochs.
 TORCHRUN = "command=[bash, torchrun.sh, train.py, --epochs, '{epochs}']"
 TORCH_TRAIN = "command=[python, train.py, --workers, '{{workers}}', --epochs, '{epochs}']"
 RLLIB = "command=[python, train.py, --run={run}, --env={env}, '--config={config}', '--stop={stop}']"
@@ -58,7 +57,7 @@ def made(engine: BedEngine, home: Path, name: str, image: str) -> Iterator[Yard]
 
 
 def result(run: Path) -> dict[str, Any]:
-    """Return what one task of a run, and no other, has written about its training."""
+    """Return the result that exactly one task of a run has written."""
     (path,) = run.glob("outputs/*/result.json")
     found: dict[str, Any] = json.loads(path.read_text())
     return found
@@ -70,12 +69,12 @@ def epochs(run: Path) -> list[int]:
 
 
 def nodes(lab: Yard, run: Path) -> set[str]:
-    """Return where the last attempts of a run's tasks ran."""
+    """Return the nodes on which the last attempts of a run's tasks ran."""
     return {task["attempts"][-1]["node"] for task in lab.json("train.status", run.name)["tasks"]}
 
 
 def curve(run: Path, tag: str) -> list[tuple[float, float]]:
-    """Return the points of a curve of the one task that has it, without its times."""
+    """Return the points (step, value) of a curve, which exactly one task must have."""
     found = [
         curves[tag]
         for task in run.glob("outputs/*")
@@ -96,7 +95,7 @@ def test_torchrun_trains_on_two_nodes_and_continues(job: str, torch_lab: Yard) -
     assert nodes(torch_lab, again) == {"head", "cpu-0"}
     assert result(again)["device"] == "cpu"
     assert result(again)["accuracy"] > GOOD
-    # It begins after the last checkpoint that the stopped run had.
+    # Training begins after the last checkpoint of the stopped run.
     trained = epochs(again)
     assert 2 <= trained[0] <= 1 + epochs(first)[-1]
     assert trained == list(range(trained[0], EPOCHS + 1))
@@ -105,14 +104,15 @@ def test_torchrun_trains_on_two_nodes_and_continues(job: str, torch_lab: Yard) -
 
 
 def test_ray_train_trains_with_workers_on_two_nodes_and_continues(torch_lab: Yard) -> None:
-    # Ray Train has written down a checkpoint some seconds after its workers have made it.
+    # Ray Train records a checkpoint some seconds after its workers made it: wait for the next
+    # epoch.
     two = r"(?s)epoch +(\d+) .*epoch +(?!\1 )\d+ "
     first = stopped(torch_lab, "torch-train", TORCH_TRAIN.format(epochs=EPOCHS), at=two)
     again = resumed(torch_lab, first)
     after = [
         int(number) for number in re.findall(r"computes on cpu, after epoch (\d+)", log(again))
     ]
-    # Ray shows a line of two workers that differs by a number only once.
+    # Ray prints equal lines of two workers, which differ only in a number, once.
     assert len(set(after)) == 1
     assert after[0] >= 1
     assert result(again)["epoch"] == EPOCHS
@@ -176,7 +176,7 @@ def test_ray_tune_continues_after_a_lost_node(torch_lab: Yard, engine: BedEngine
 
 
 def dispatched_again(lab: Yard, run: Path) -> Path:
-    """Resume a training of RLlib's that is to end after some more iterations."""
+    """Resume a training of RLlib, now with an end at iteration 8; return the new run."""
     stop = rllib(
         run="PPO",
         env="CartPole-v1",
@@ -190,7 +190,7 @@ def dispatched_again(lab: Yard, run: Path) -> Path:
 
 
 def rllib(**words: str) -> str:
-    """Return the command of jobs/rllib as a --set: each brace of a job's command is doubled."""
+    """Return the command of jobs/rllib as a --set; a job's command doubles each brace."""
     doubled = {name: word.replace("{", "{{").replace("}", "}}") for name, word in words.items()}
     return RLLIB.format(**doubled)
 
@@ -242,7 +242,7 @@ def test_what_rllib_does_not_know_is_one_error(
     command = rllib(run=run, env=env, config=config, stop="{}")
     ended = dispatched(torch_lab, "rllib", command, "matrix={}", "runtime_env={}", expect=1)
     assert f"train.py: error: {said}" in log(ended)
-    # The same would come once more.
+    # The error would be the same at a retry: there is one attempt.
     assert [path.name for path in ended.glob("logs/*.log")] == ["rllib.1.log"]
     assert "Traceback" not in log(ended)
 
@@ -288,7 +288,7 @@ workers: [{{name: cpu, count: 1, cpus: 2}}]
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Iterator[Yard]:
-    """Give nodes of this machine without torch and without what RLlib imports."""
+    """Give nodes of this machine that have neither torch nor the other imports of RLlib."""
     yard = Yard(tmp_path, cluster="plain")
     yard.write_cluster(PLAIN)
     with yard.up():

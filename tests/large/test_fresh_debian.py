@@ -15,8 +15,8 @@ from tests.bed.engine import BedEngine
 ROOT = Path(__file__).parents[2]
 IMAGE = "trainyard-bed/fresh-debian:1"
 PACKAGES = ("ca-certificates", "git", "make", "python3")
-# Where a proxy stands before the package registries, programs that bring their own CAs are told of
-# its CA by these.
+# Variables that give programs with their own CAs the CA of a proxy in front of the package
+# registries.
 TRUST = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 NEXT = [
     "That was all. Begin a project of your own:",
@@ -26,7 +26,7 @@ NEXT = [
 
 
 class Debian:
-    """A container with a clone of this repository's HEAD; its output goes to a file, too."""
+    """A container with a clone of this repository's HEAD; its output goes to a log file as well."""
 
     def __init__(self, engine: BedEngine, name: str, log: Path) -> None:
         self._engine = engine
@@ -34,9 +34,10 @@ class Debian:
         self._log = log
 
     def begin(self) -> None:
-        """Start it, with a user `ann` who has no rights, and both users' clones."""
+        """Start the container with a user `ann` without rights; root and ann each get a clone."""
         trust = [word for name in TRUST for word in ("--env", f"{name}={images.HOST_CA}")]
-        # Package registries are reached as this machine reaches them. 2 GiB: Ray's object store.
+        # Host network: package registries are reached as from this machine. 2 GiB: Ray's object
+        # store.
         options = ("--init", "--network=host", "--shm-size=2g", *trust)
         self._engine.docker(
             "run", "--detach", "--name", self._name, *options, IMAGE, "sleep", "infinity"
@@ -111,7 +112,7 @@ def test_root_has_a_demo_and_the_tests_by_one_command_each(debian: Debian) -> No
     assert shown[0].startswith("make demo: starts a Ray cluster on this machine")
     assert shown[-3:] == NEXT
     assert [line for line in shown if "next:" in line] == []
-    # The last lines can be typed as they are.
+    # The commands of the last lines work as they are printed.
     debian.run(
         "cd trainyard && . .venv/bin/activate && trainyard init robots && cd robots && trainyard "
         "cluster.list"
@@ -129,7 +130,7 @@ def test_root_has_a_demo_and_the_tests_by_one_command_each(debian: Debian) -> No
 
 
 def test_a_user_without_rights_has_them_too(debian: Debian) -> None:
-    # Its administrator's part.
+    # The administrator's part of the installation.
     debian.run("apt-get update -q && apt-get install -y -q python3-venv")
     assert debian.run("cd trainyard && make demo", user="ann")[-3:] == NEXT
     said = debian.run("cd trainyard && make test", user="ann")

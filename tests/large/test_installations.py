@@ -1,4 +1,4 @@
-"""The wheel installed by plain pip: each extra alone, none, and every Python that is here."""
+"""The wheel installed by plain pip: each extra alone, no extra, and every Python found here."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from trainyard import versions
 from trainyard.tasks import namespace
 
 PYTHONS = ("3.10", "3.12", "3.13")
-# Exit codes of design: of a command that this machine or this project cannot carry out, and 0.
+# The documented exit codes of success, and of a command that this machine or project cannot run.
 KNOWN_CODES = {0, 2, 3, 4, 5, 6}
-# Arguments without which a task cannot be asked at all. Those without an entry are asked without.
+# Required arguments of a task; a task without an entry needs none.
 WORDS = {
     "cluster.new": ("another",),
     "cluster.scale": ("cpu=3",),
@@ -104,7 +104,7 @@ def extra(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def alone(extra: str, built: Path, tmp_path: Path) -> Iterator[Installation]:  # noqa: F811
-    """Have the wheel installed with one extra, or with none."""
+    """Install the wheel with one extra, or with none."""
     made = installation(tmp_path, "python3")
     wheel = next(built.glob("*.whl"))
     made.pip(f"{wheel}[{extra}]" if extra else wheel)
@@ -207,7 +207,7 @@ def test_the_ci_workflow_passes_with_every_python(
 
 
 def interpreter(version: str) -> str:
-    """Return a Python of this version: on PATH, or one that pyenv has."""
+    """Return a Python of this version from PATH or pyenv; skip the test if there is none."""
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     for python in (f"python{version}", *map(str, kept)):
         found = (

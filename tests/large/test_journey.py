@@ -1,4 +1,4 @@
-"""The fate of a job's files: 10,000 journeys, others each time."""
+"""The fate of a job's files: 10,000 random journeys, different in each run of the tests."""
 
 from __future__ import annotations
 

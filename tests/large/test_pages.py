@@ -1,7 +1,6 @@
-"""README and docs: the commands of each page, in order, in a fresh HOME, with a plain pip and
-several Pythons.
+"""The commands of README and docs, each page in a fresh HOME, with plain pip, on several Pythons.
 
-tests/pages.py says how a page's source names what runs.
+tests/pages.py says how the source of a page names what runs.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tests.bed.places import all_must_run
 from tests.pages import ROOT, Block
 
 PYTHONS = ("3.10", "3.13")
-# How this machine reaches package registries.
+# Prefixes of variables that say how this machine reaches package registries.
 REGISTRIES = (
     "PIP_",
     "UV_",
@@ -37,7 +36,7 @@ WITH_COMMANDS = [name for name, page in ALL.items() if any(block.is_run for bloc
 
 
 def python(version: str) -> str:
-    """Return a program of this version of Python: one on PATH, or pyenv's."""
+    """Return a Python of this version, from pyenv or PATH; without one, skip or fail."""
     found = shutil.which(f"python{version}")
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
     if kept:
@@ -76,7 +75,7 @@ def _run(page: str, block: Block) -> Iterator[str]:
 
 
 def complete(lines: tuple[str, ...]) -> Iterator[str]:
-    """Yield the commands of a block: bash says where one that has several lines ends."""
+    """Yield the commands of a block; a command of several lines ends where bash accepts it."""
     pending: list[str] = []
     for line in lines:
         pending.append(line)
@@ -92,7 +91,7 @@ def complete(lines: tuple[str, ...]) -> Iterator[str]:
 
 
 def environment(home: Path, program: str) -> dict[str, str]:
-    """Return a fresh user's environment, in which `python3` is this program."""
+    """Return a new user's environment, in which `python3` is this program."""
     tools = home / "bin"
     tools.mkdir()
     for name in ("python3", "python"):
@@ -109,7 +108,7 @@ def environment(home: Path, program: str) -> dict[str, str]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """Give a HOME with a clone of this repository; clusters that a page leaves are removed."""
+    """Give a HOME with a clone of this repository; then remove the clusters that a page left."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(tmp_path / "trainyard")], check=True)
     yield tmp_path
     for record in tmp_path.glob(".local/state/trainyard/clusters/*/cluster.json"):

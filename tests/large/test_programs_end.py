@@ -1,5 +1,4 @@
-"""Programs that start much through Ray, ended in every way: nothing of them stays, and the next run
-has the room.
+"""Programs that start much through Ray, ended in every way: they leave nothing on the cluster.
 
 RLlib with five environment runners, Ray Train with three workers and a sweep of Ray Tune, none of
 which would end by itself, on three nodes in containers with images/torch.
@@ -62,7 +61,7 @@ TUNE = """
     tune.Tuner(trial, param_space=space, tune_config=tune.TuneConfig(max_concurrent_trials=4)).fit()
     """
 PROGRAMS = {"rllib": (RLLIB, 5), "train": (TRAIN, 3), "tune": (TUNE, 4)}
-# All CPUs of the cluster: it waits for ever where one is held.
+# Needs all CPUs of the cluster: it would never start if one were still held.
 NEXT = (
     "command: ['true']\nmatrix: {n: [0, 1, 2]}\nenv: {N: '{n}'}\ntogether: true\nresources: "
     "{cpus: 2}\n"
@@ -98,7 +97,7 @@ def printed(lab: Yard, run: str) -> str:
 
 
 def assert_nothing_stays(lab: Yard) -> None:
-    """No actor, no placement group, and room for a run that wants it."""
+    """Assert that no actor or placement group is left, and that a run on all CPUs succeeds."""
     with RayApi(lab.address(), lab.token()) as ray:
         for kind, dead in (("actors", "DEAD"), ("placement_groups", "REMOVED")):
             rows = ray.living(kind, dead, lambda answer: answer["data"]["result"]["result"])

@@ -1,7 +1,6 @@
-"""`ray` in a block whose nodes share no disk: what a program does through Ray Client, to its end or
-to Ctrl-C.
+"""`ray` in a block whose nodes share no disk: programs use Ray Client to their end, or to Ctrl-C.
 
-The program has torch, as a user's does who trains with Ray Train; the nodes have images/torch.
+The program has torch, as a user's program does that uses Ray Train; the nodes have images/torch.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def lab(engine: BedEngine, fresh: Yard) -> Yard:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a directory with torch, of the index's newest version, as images/torch has it: 6 GB."""
+    """Give a directory with the index's newest torch, as in images/torch: 6 GB."""
     directory = tmp_path_factory.mktemp("packages")
     uv = Path(sys.executable).with_name("uv")
     install = [
@@ -144,7 +143,7 @@ def test_ctrl_c_during_remote_functions_ends_the_program_and_its_cluster(
     finally:
         program.kill()
 
-    # Ray's own code for a driver that was interrupted.
+    # Ray's own exit code for a driver that was interrupted.
     assert program.returncode == 1, output.read_text()
     assert output.read_text().endswith("KeyboardInterrupt\n")
     assert left_of(engine, "yard") == []

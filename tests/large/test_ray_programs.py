@@ -1,4 +1,4 @@
-"""Programs that use Ray themselves: what takes longer than a test of every change may."""
+"""Programs that use Ray directly: the tests that take too long to run after every change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.real import matrix
 from tests.real.jobs import newest, write_job
 from tests.real.yard import Yard
 
-# More than one part of what is sent.
+# More than one part of a package of files that is sent.
 LARGE = 70 * 1024**2
 READS = """
     import hashlib
@@ -55,8 +55,8 @@ GROWS = {
     ],
 }
 
-# A runner's work for two tasks, one after the other, with pins that last one second instead of ten
-# minutes. Each task is a driver of its own; between them only the pin holds the package.
+# Does a runner's work for two tasks, one after the other, with pins that last one second instead of
+# ten minutes. Each task is a driver of its own: between the tasks only the pin keeps the package.
 PINNED = """
 import io, subprocess, sys, time, zipfile
 
@@ -156,7 +156,7 @@ def test_a_package_outlives_its_drivers_while_it_is_pinned(yard: Yard, tmp_path:
     opened = yard.json("cluster.open", "--dry")
     (tmp_path / "pinned.py").write_text(PINNED)
     (tmp_path / "task.py").write_text(TASK)
-    # The nodes are processes of this machine: they have the file, and this Python.
+    # The nodes are processes of this machine: they have this file and this Python.
     program = [sys.executable, str(tmp_path / "pinned.py"), str(tmp_path / "task.py")]
 
     done = subprocess.run(
@@ -190,7 +190,7 @@ def test_tasks_of_a_gang_have_room_for_their_actors(yard: Yard) -> None:
     yard.run("train.dispatch", write_job(yard, "gang", gang, learn=HAS_AN_ACTOR), "--skip-smoke")
     assert len(printed(yard, "learns on ")) == 3
 
-    # Three tasks and six actors: the cluster has six CPUs.
+    # Three tasks and six actors need nine CPUs: the cluster has six.
     crowd = f"{GANG}resources: {{cpus: 1, actors: {{cpus: 2}}}}\n"
     refused = yard.run(
         "train.dispatch", write_job(yard, "crowd", crowd), "--skip-smoke", expect=2

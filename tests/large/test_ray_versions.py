@@ -1,4 +1,4 @@
-"""Ray clusters of other versions, each in an environment of its own, as `existing` uses them."""
+"""Ray clusters of other versions, each in its own environment, used by the backend `existing`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOB = """
 command: [python, train.py, "{seed}"]
 matrix: {seed: [0, 1]}
 """
-# Its log and its checkpoint are longer than the blocks in which Ray sends files.
+# The log and the checkpoint are longer than the blocks in which Ray sends files.
 TRAIN = """
 import os, pathlib, random, sys
 
@@ -53,7 +53,7 @@ def environment(home: Path, version: str) -> Path:
     """Make an environment with a version of Ray; return its directory of programs."""
     python = home / "venv" / "bin"
     subprocess.run([sys.executable, "-m", "venv", str(home / "venv")], check=True)
-    # Older ones import pkg_resources, which newer setuptools do not have.
+    # Older Rays import pkg_resources, which newer setuptools do not have.
     packages = [f"ray[default]=={version}", "setuptools<81"]
     subprocess.run([str(python / "python"), "-m", "pip", "install", "-q", *packages], check=True)
     return python
@@ -70,13 +70,13 @@ def head(programs: Path, home: Path) -> Iterator[str]:
         f"--dashboard-port={dashboard}",
     ]
 
-    # Ray's sockets have long names, and paths of sockets may not.
+    # The names of Ray's sockets are long, and the paths of sockets must be short.
     words.append(f"--temp-dir=/tmp/ray-{os.getpid()}-{dashboard}")
     path = f"{programs}:{os.environ['PATH']}"
     with (home / "head.log").open("wb") as log:
         process = subprocess.Popen(
             [str(programs / "ray"), *words],
-            # Ray of today makes a token unless it is told not to; older ones know none.
+            # Recent Rays make a token unless they are told not to; older ones have no tokens.
             env={**os.environ, "PATH": path, "RAY_AUTH_MODE": "disabled"},
             stdout=log,
             stderr=log,

@@ -1,5 +1,6 @@
-"""A real Chromium without a window, driven through its DevTools protocol over a pipe: no port, no
-driver program.
+"""A real headless Chromium, driven through its DevTools protocol.
+
+The protocol runs over a pipe, which needs neither a port nor a driver program.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _FLAGS = [
     "--disable-sync",
     "--remote-debugging-pipe",
 ]
-# The browser reads commands from descriptor 3 and answers on 4; a fresh process moves our pipes
-# there.
+# The browser reads commands from descriptor 3 and writes answers to 4: a new process moves the
+# pipes there, then becomes the browser.
 _MOVE_PIPES = """
 import fcntl, os, sys
 read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
@@ -43,12 +44,12 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 def find() -> str | None:
-    """Return the browser of this machine, if there is one."""
+    """Return the path of this machine's browser, None if there is none."""
     return next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 
 class Page:
-    """One page; remembers every request it made and every error in its console."""
+    """One page of a browser; it records the requests made and the errors in the console."""
 
     def __init__(self, commands: int, answers: int) -> None:
         self._commands = commands
@@ -68,7 +69,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def open(self, path: Path, *, width: int = 1400, height: int = 900, dark: bool = False) -> None:
-        """Load a file in a window of that size."""
+        """Load a file in a window of this size."""
         scheme = "dark" if dark else "light"
         self.call(
             "Emulation.setEmulatedMedia",
@@ -89,19 +90,19 @@ class Page:
 
     @contextmanager
     def loads(self) -> Iterator[None]:
-        """Wait, after what is done here, until the page has been loaded and drawn."""
+        """Wait, when the block ends, until the page has been loaded and drawn."""
         self._loaded = False
         yield
         while not self._loaded:
             self._take(self._read())
-        # Two frames later everything that observes sizes has been called.
+        # Two frames later the page's observers of sizes have been called.
         self.run(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => "
             "done(true))))"
         )
 
     def run(self, script: str) -> Any:
-        """Return what an expression of JavaScript is in the page."""
+        """Return the value of a JavaScript expression in the page; a promise is awaited."""
         answer = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -113,7 +114,7 @@ class Page:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send one command and return its answer; events that come before it are taken in."""
+        """Send one command and return its answer; process events that come before the answer."""
         self._number += 1
         command = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -162,7 +163,7 @@ class Page:
 
 @contextmanager
 def browser(program: str) -> Iterator[Page]:
-    """Start a browser with a fresh profile; yield one page of it."""
+    """Start a browser with a new profile; yield one page of it."""
     commands_in, commands_out = os.pipe()
     answers_in, answers_out = os.pipe()
     mover = [sys.executable, "-c", _MOVE_PIPES, str(commands_in), str(answers_out)]
@@ -181,7 +182,7 @@ def browser(program: str) -> Iterator[Page]:
         try:
             yield Page(commands_out, answers_in)
         finally:
-            os.close(commands_out)  # the browser ends when its pipe does
+            os.close(commands_out)  # the browser ends when this pipe closes
             os.close(answers_in)
             try:
                 process.wait(timeout=10)

@@ -1,4 +1,4 @@
-"""Fixtures of the real tests: a fresh place to work in, and clusters that are ready."""
+"""Fixtures of the real tests: places to work in, ready clusters, Docker engines, a cloud."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Yard]:
-    """Give a place to work in without any cluster; whatever the test makes there is removed after
-    it.
-    """
+    """Give a place to work in without any cluster; clusters that the test makes are removed."""
     yard = Yard(tmp_path)
     yield yard
     yard.remove_all()
@@ -33,10 +31,10 @@ def fresh(tmp_path: Path) -> Iterator[Yard]:
 
 @pytest.fixture(scope="session")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a ready cluster: a head and workers gpu-0, gpu-1 (2 CPUs, 2 simulated GPUs each), shared
-    by all tests.
+    """Give a ready cluster that all tests share.
 
-    Do not break it: a test that kills nodes makes its own.
+    It has a head and workers gpu-0, gpu-1 (2 CPUs, 2 simulated GPUs each). A test that kills nodes
+    must make a cluster of its own.
     """
     yard = Yard(tmp_path_factory.mktemp("yard"))
     yard.write_cluster(HEAD_AND_TWO_WORKERS)
@@ -49,9 +47,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[BedEngine]:
-    """Give a Docker engine of our own with the bed's images; what a test makes there, it
-    removes.
-    """
+    """Give the tests' own Docker engine with the bed's images; a test removes what it makes."""
     with bed.shared_engine() as engine:
         yield engine
 
@@ -60,9 +56,7 @@ def engine() -> Iterator[BedEngine]:
 def private_engine(
     engine: BedEngine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BedEngine]:
-    """Give an empty Docker engine that a test may restart and configure; `load` brings it
-    images.
-    """
+    """Give an empty Docker engine that a test may restart and configure; `load` adds images."""
     with bed.private_engine(tmp_path_factory.mktemp("engine")) as private:
         yield private
 
@@ -78,7 +72,7 @@ def docker_host(
 
 @pytest.fixture(scope="session")
 def kube(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeBed]:
-    """Give a Kubernetes cluster of three hosts, shared by all tests, without the KubeRay operator.
+    """Give a Kubernetes cluster of three hosts without the KubeRay operator, shared by tests.
 
     A test that stops a kubelet or the API server, or adds GPUs, undoes that itself.
     """
@@ -89,8 +83,9 @@ def kube(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="session")
 def operator(kube: KubeBed) -> Iterator[None]:
-    """Have an administrator's KubeRay there, to the end: tests that come with none are run before
-    (see below).
+    """Have an administrator's KubeRay operator installed until the tests end.
+
+    Tests that install the operator themselves run before (`pytest_collection_modifyitems`).
     """
     kube.publish(RAY_IMAGE)
     with kubernetes_by_hand.operator(kube):
@@ -116,7 +111,7 @@ MARKS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the bed or a browser, and each test with its tier (tests/tiers.py)."""
+    """Sort tests marked `breaking` last; mark each test with its needs and its tier."""
     items.sort(key=lambda item: item.get_closest_marker("breaking") is not None)
     for item in items:
         if isinstance(item, pytest.Function):
@@ -128,7 +123,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _refuse_unless_named(module: Path, tier: str) -> None:
-    """Let a change of a module of tests be tested by these tests."""
+    """Reject a module whose row in tests/areas.py lacks the tier of its tests."""
     named = areas.tiers_of(str(module))
     if module.is_relative_to("tests/real") and tier not in (tiers.CORE, *named):
         raise pytest.UsageError(
@@ -139,8 +134,8 @@ def _refuse_unless_named(module: Path, tier: str) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Treat SIGTERM as Ctrl-C, so that the clusters of an ended test run are removed too.
 
-    A shell lets its background jobs ignore Ctrl-C, and their children too: the commands that tests
-    interrupt must not.
+    Ctrl-C is made effective again: a shell starts background jobs with Ctrl-C ignored, their
+    children inherit that, and tests interrupt such children.
     """
     for mark, meaning in {
         "core": "of the tier of `make test`, which runs after every change",
@@ -162,6 +157,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 
-    # Machines for builds set it, users do not: what is printed to a pipe comes in another order
-    # then.
+    # Build machines set this variable, users do not: with it, output to a pipe comes in another
+    # order.
     os.environ.pop("PYTHONUNBUFFERED", None)

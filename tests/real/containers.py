@@ -1,4 +1,4 @@
-"""A cluster of containers, as Docker shows it."""
+"""Docker's objects of a cluster of containers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The RayCluster's own schema, made strict: what it does not know would be dropped by an API
-server, silently.
+"""Check a RayCluster against the operator's schema, made strict.
+
+An API server silently drops fields that the schema does not know: here they are errors.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tests.bed import programs
 
 
 def complaints(ray_cluster: dict[str, Any]) -> list[str]:
-    """Return what the operator's CRD has against a RayCluster."""
+    """Return the errors that the operator's CRD finds in a RayCluster, unknown fields included."""
     validator = jsonschema.Draft202012Validator(_strict(_schema()))
     return sorted(
         f"{'.'.join(map(str, error.path))}: {error.message}"
@@ -33,9 +34,7 @@ def _schema() -> dict[str, Any]:
 
 
 def _strict(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of an OpenAPI schema of Kubernetes; an object that lists properties
-    has no others.
-    """
+    """Return the JSON Schema of an OpenAPI schema; objects may have no unlisted properties."""
     strict = {
         key: value for key, value in schema.items() if not key.startswith("x-") and key != "format"
     }

@@ -1,4 +1,4 @@
-"""A second image with the same Ray: what a group of nodes runs instead of the head's."""
+"""A second image with the same Ray, for a group of nodes that runs another image than the head."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FLAVOUR = "trainyard-bed/flavour:1"
 
 
 def make(engine: BedEngine) -> str:
-    """Have the engine hold the image, in which $FLAVOUR is `workers`; return its name."""
+    """Make the image, in which $FLAVOUR is `workers`; return its name."""
     engine.docker("create", "--name", "flavour", RAY_IMAGE)
     engine.docker("commit", "--change", "ENV FLAVOUR=workers", "flavour", FLAVOUR)
     engine.docker("rm", "flavour")

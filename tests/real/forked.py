@@ -1,7 +1,7 @@
 """The command line as a forked process: most of a short command's CPU time would be imports.
 
-It is forked from a process that has imported everything (1.0 s of CPU for `cluster.plan` on
-Kubernetes become 0.3 s). Tests of imports, signals or pipes start the installed command.
+It is forked from a process that has imported everything: 1.0 s of CPU for `cluster.plan` on
+Kubernetes become 0.3 s. Tests of imports, signals or pipes start the installed command.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 
 FORKING = get_context("forkserver")
 FORKING.set_forkserver_preload(["tests.real.imported"])
-# Each start of a process asks all earlier ones for their exit codes, which can be read once: who
-# comes second gets 255.
+# Starting a process also asks all earlier ones for their exit codes. A code can be read only once:
+# a second reader gets 255.
 EXIT_CODES = threading.Lock()
 
 
 def run(
     command: Sequence[str], *, directory: Path, environ: Mapping[str, str], seconds: float
 ) -> subprocess.CompletedProcess[str]:
-    """Do what `subprocess.run` does with both outputs captured and nothing to read."""
+    """Do what `subprocess.run` does with both outputs captured and no standard input."""
     pipes = [FORKING.Pipe(duplex=False) for _ in range(2)]
     given = (list(command), str(directory), dict(environ), *(writing for _, writing in pipes))
     process = FORKING.Process(target=_become, args=given)

@@ -1,4 +1,4 @@
-"""A program that listens on a node's own loopback, and what `cluster.forward` makes of its port."""
+"""A server on a node's own loopback, reached through `cluster.forward`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ until (: < /dev/tcp/127.0.0.1/{PORT}) 2> /dev/null; do sleep 0.1; done
 
 @contextmanager
 def forwarding(yard: Yard, node: str, port: int = PORT) -> Iterator[tuple[str, Popen[str]]]:
-    """Run `cluster.forward`; give the address that it prints, and the command, which ends by
-    Ctrl-C.
-    """
+    """Run `cluster.forward`; give its address and the command, which Ctrl-C ends afterwards."""
     command = yard.start("cluster.forward", node, f"0:{port}")
     assert command.stdout
     try:
@@ -38,7 +36,7 @@ def forwarding(yard: Yard, node: str, port: int = PORT) -> Iterator[tuple[str, P
 
 
 def assert_forwarded(yard: Yard, node: str) -> None:
-    """A file of a server on the node arrives whole, for several at once."""
+    """Assert that a file of a server on the node arrives whole, for four clients at once."""
     digest = yard.run("cluster.shell", node, "--command", SERVES).stdout.split()[0]
     with forwarding(yard, node) as (address, _), ThreadPoolExecutor(4) as pool:
         answers = list(

@@ -1,4 +1,4 @@
-"""A hostile stand-in for Ray's dashboard: any body, or one without an end."""
+"""A hostile stand-in for Ray's dashboard: it answers with any body, or one without an end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HONEST: dict[str, object] = {
 
 
 class Dashboard(ThreadingHTTPServer):
-    """Answer each path with the text, or the object as JSON, under its longest prefix.
+    """Answer a path with the text, or the object as JSON, given for the longest matching prefix.
 
     An answer that begins with `endless` is repeated without end.
     """
@@ -67,12 +67,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.sent += len(whole)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Print no log of requests."""
 
 
 @contextmanager
 def dashboard(answers: dict[str, object], *, endless: str = "-") -> Iterator[Dashboard]:
-    """Run a dashboard."""
+    """Run a dashboard in a thread of this process."""
     server = Dashboard(answers, endless=endless)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:

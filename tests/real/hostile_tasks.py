@@ -1,6 +1,6 @@
-"""Tasks that break an unprepared runner: `python3 hostile_tasks.py NAME` is one of them.
+"""Tasks that break an unprepared runner: `python3 hostile_tasks.py NAME` runs one of them.
 
-It is the program of a job, too: standard library only.
+A job sends this file as its program: it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHECKPOINT = Path(os.environ.get("TRAINYARD_CHECKPOINT", "."))
 
 
 def dive(root: Path, name: str, levels: int) -> None:
-    """Make directories in one another, each with a file."""
+    """Make `levels` nested directories, with a file in the deepest one."""
     os.chdir(root)
     for _ in range(levels):
         os.mkdir(name)
@@ -28,7 +28,7 @@ def dive(root: Path, name: str, levels: int) -> None:
 
 
 def deep() -> None:
-    """Leave a file whose path is longer than the system opens."""
+    """Leave a file whose path is longer than the system can open."""
     (OUTPUT / "beside").touch()
     dive(OUTPUT, "level", 1500)
 
@@ -54,7 +54,7 @@ def output_is_a_link() -> None:
 
 
 def keeps_writing() -> None:
-    """Leave a process that changes its output until it is ended; $MARK is what it is found by."""
+    """Leave a process that changes its output until it is ended; tests find it by $MARK."""
     program = (
         "import sys\nwhile True:\n    for size in (9_000_000, 10): open(sys.argv[1], "
         "'wb').write(bytes(size))"

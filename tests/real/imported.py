@@ -1,4 +1,4 @@
-"""All of Trainyard, imported: only the process from which `forked` forks commands imports this."""
+"""Import all of Trainyard; only the process that `forked` forks commands from imports this."""
 
 import gc
 import pkgutil
@@ -6,7 +6,7 @@ from importlib import import_module
 
 import trainyard
 
-# The last ones are imported only when they are needed.
+# The modules below are imported only when they are needed.
 OURS = [module.name for module in pkgutil.walk_packages(trainyard.__path__, "trainyard.")]
 for name in (
     *OURS,
@@ -18,5 +18,5 @@ for name in (
     "rich.table",
 ):
     import_module(name)
-# A collection of garbage would copy all of it in every process.
+# Frozen objects are not collected: a collection in a fork would copy their pages.
 gc.freeze()

@@ -1,6 +1,4 @@
-"""`up` that is interrupted in its middle, and what interrupts it: on the command's side, and on a
-host's.
-"""
+"""Interrupt `up` at a chosen moment: on the command's side, or on a host's."""
 
 from __future__ import annotations
 
@@ -25,14 +23,14 @@ def up(
 ) -> str:
     """Run `up` and act in its middle, once a moment has come; return what it printed.
 
-    Before that it may fail, for what an earlier one began and does not watch any more; or have
-    nothing left to do, where that has ended well by itself: `prepare` takes it back before each
-    try.
+    `up` is repeated until the moment comes. It may fail because of a change that an earlier command
+    began and left running. It may have nothing left to do, if that change ended well by itself:
+    `prepare` takes such a change back before each try.
     """
     give_up = time.monotonic() + 600
     while time.monotonic() < give_up:
         prepare()
-        # A join whose connection broke continues for a while.
+        # A join whose connection broke continues on the host for a while.
         wait_until(
             lambda: not came(), seconds=180, what="nothing of an earlier command runs on the host"
         )
@@ -44,9 +42,7 @@ def up(
 
 
 def failed(yard: Yard) -> Done:
-    """Return `up` that failed, for another reason than what an earlier one began and does not watch
-    any more.
-    """
+    """Repeat `up` until it fails for another reason than a change in progress; return that."""
     tried: list[Done] = []
 
     def was_for_another_reason() -> bool:
@@ -69,7 +65,7 @@ def is_installed(host: Host) -> bool:
 
 
 def joins(host: Host) -> bool:
-    """Say whether a join has begun and has not ended."""
+    """Say whether a join is in progress on the host."""
     script = f"test -e {DATA}/var/lock/join-in-progress && ps -eo args= | grep -q '[m]icrok8s join'"
     return host.shell(script, check=False).returncode == 0
 
@@ -79,7 +75,7 @@ def kill(command: subprocess.Popen[str]) -> None:
 
 
 def hang_up(host: Host) -> None:
-    """End every connection to a host: the processes that sshd has for them."""
+    """End every connection to a host: the processes that sshd has for the connections."""
     host.shell("kill $(ps -o pid= --ppid $(cat /run/sshd.pid))")
 
 

@@ -1,4 +1,4 @@
-"""Small jobs for the real tests, and what they leave behind."""
+"""Small jobs for the real tests, and what they leave in results and among processes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import psutil
 
 from tests.real.yard import Yard, wait_until
 
-# 10 s are promised; a busy machine may need longer, and what is asserted is that nothing stays.
+# 10 s are promised; a busy machine may need longer, and tests assert only that nothing stays.
 GONE_WITHIN = 60.0
-# Prints numbered lines, a few at a time: any gap or repeat shows.
+# Prints numbered lines, a few at a time: a gap or a repeat shows.
 COUNTING = """
 import sys, time
 for number in range(int(sys.argv[1])):
@@ -24,7 +24,7 @@ for number in range(int(sys.argv[1])):
     if number % 10 == 9:
         time.sleep(float(sys.argv[2]))
 """
-# Begins once: from its checkpoint it prints that, and ends.
+# Prints `began` and leaves a checkpoint; with a checkpoint, prints `resumed` and ends.
 RESUMING = """
 import os, pathlib, time
 checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "began")
@@ -38,9 +38,7 @@ _NUMBERS = itertools.count(1)
 
 
 def new_mark() -> str:
-    """Return how many seconds a process is to sleep that a test looks for: no other on the machine
-    has this number.
-    """
+    """Return a unique number of seconds for a test's process to sleep: `running` finds it so."""
     return f"4000.{os.getpid()}{next(_NUMBERS):04}"
 
 
@@ -74,7 +72,7 @@ def log_of(run: Path) -> str:
 
 
 def started(yard: Yard, before: set[Path], following: subprocess.Popen[str]) -> Path:
-    """Wait until a new run that counts has printed something here; return its directory."""
+    """Wait until output of a new run that counts has arrived; return the run's directory."""
 
     def printed_something() -> bool:
         if following.poll() is not None:
@@ -91,7 +89,7 @@ def end_of(process: subprocess.Popen[str], *, seconds: float = 240) -> tuple[int
 
 
 def printed_until(text: str, process: subprocess.Popen[str]) -> str:
-    """Return what is printed up to the line with this text, or to the end."""
+    """Return what is printed up to the line with this text, or up to the end."""
     lines = []
     for line in process.stdout or ():
         lines.append(line)
@@ -101,27 +99,25 @@ def printed_until(text: str, process: subprocess.Popen[str]) -> str:
 
 
 def rest_of(process: subprocess.Popen[str], *, seconds: float = 240) -> tuple[int, str]:
-    """Do as `end_of`, after `printed_until`: `communicate` does not know what was read ahead."""
+    """Do as `end_of`, after `printed_until`: `communicate` would lose what was read ahead."""
     output = process.stdout.read() if process.stdout else ""
     return process.wait(timeout=seconds), output
 
 
 def assert_whole(output: str, run: Path, lines: int) -> None:
-    """Assert that what was shown and what was recorded of a run that counts has every line once, in
-    order.
-    """
+    """Assert that a run's output, shown and recorded, has every counted line once and in order."""
     shown = [line for line in output.splitlines() if line.startswith("[counting] line")]
     assert shown == [f"[counting] line {number}" for number in range(lines)], output
     assert log_of(run) == counted(lines)
 
 
 def events(run: Path) -> list[dict[str, Any]]:
-    """Return the events that are here by now; the last one may be half a line."""
+    """Return the events that have arrived; the last line may be half written, and is left out."""
     return [json.loads(line) for line in (run / "events.jsonl").read_text().split("\n")[:-1]]
 
 
 def running(mark: str) -> list[int]:
-    """Return the processes of the machine that have this among their arguments (`new_mark`)."""
+    """Return the machine's processes that have this mark (`new_mark`) among their arguments."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
         if process.info["status"] != psutil.STATUS_ZOMBIE and mark in (

@@ -1,4 +1,4 @@
-"""Shared by tests of clusters on Kubernetes: a command line, and an administrator's kubectl."""
+"""Helpers for tests of clusters on Kubernetes: a command line, and an administrator's kubectl."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from trainyard.paths import shipped
 RAY_IMAGE = "trainyard-bed/ray:1"
 GPU_IMAGE = "trainyard-bed/ray-gpu:1"
 OPERATOR = "kuberay-operator"
-# The namespace of an operator that an administrator has installed.
+# The namespace of the operator that an administrator installs.
 ADMINISTRATORS = "administrators"
-# The second where kubectl remembers a kind that is gone.
+# kubectl's errors for an unknown kind; the second one where its cache still has a removed kind.
 _UNKNOWN = ("the server doesn't have a resource type", "could not find the requested resource")
-# Every kind in which something of a cluster may be.
+# Every kind of object that may belong to a cluster.
 KINDS = (
     "rayclusters.ray.io",
     "pods",
@@ -55,9 +55,7 @@ def write(
     namespace: str,
     image: str = RAY_IMAGE,
 ) -> Path:
-    """Write the cluster's file: small pods that run an image of the bed's registry, and what is
-    given.
-    """
+    """Write the cluster's file: small pods, an image of the bed's registry, and `sections`."""
     path = yard.home / "clusters" / f"{yard.cluster}.yaml"
     path.parent.mkdir(exist_ok=True, parents=True)
     ours = {
@@ -82,10 +80,10 @@ def write(
 
 
 def as_shipped(kube: KubeBed, site: Yard, kuberay: Mapping[str, Any]) -> None:
-    """Write the cluster file that we ship; of the bed are only registry, base and what is given.
+    """Write the shipped cluster file; only registry, base image and `kuberay` are the bed's.
 
-    The base has Ray, as every host has that base: a host takes half a minute of a core to unpack
-    it.
+    The base has Ray, as every host already has that base: unpacking it takes a host half a minute
+    of a core.
     """
     images.ensure_ray_root(kube.engine)
     text = (shipped("clusters") / f"{site.cluster}.yaml").read_text()
@@ -103,7 +101,7 @@ def as_shipped(kube: KubeBed, site: Yard, kuberay: Mapping[str, Any]) -> None:
 
 @contextmanager
 def operator(kube: KubeBed) -> Iterator[None]:
-    """Have an administrator's own KubeRay operator there, and no longer afterwards."""
+    """Have an administrator's own KubeRay operator installed inside the block."""
     made = ("--create-namespace", "--wait", "--timeout=120s")
     with ExitStack() as removed:
         removed.callback(kube.kubectl, "delete", "namespace", ADMINISTRATORS, "--ignore-not-found")
@@ -133,8 +131,10 @@ def general(kube: KubeBed) -> list[str]:
 
 
 def listed(yard: Yard) -> dict[str, str]:
-    """Return the states of the clusters that cluster.list finds; on a busy machine its 3 s may be
-    too few.
+    """Return the states of the clusters that cluster.list finds.
+
+    Asked again while the state is unknown: on a busy machine the 3 s of cluster.list may be too
+    few.
     """
     found: dict[str, str] = {}
 
@@ -147,7 +147,7 @@ def listed(yard: Yard) -> dict[str, str]:
 
 
 def settled(kube: KubeBed, namespace: str) -> None:
-    """Wait until nothing changes there by itself any more."""
+    """Wait until nothing in the namespace changes by itself any more."""
     seen: list[dict[str, str]] = []
 
     def is_still() -> bool:
@@ -158,9 +158,7 @@ def settled(kube: KubeBed, namespace: str) -> None:
 
 
 def objects(kube: KubeBed, kind: str, *options: str) -> list[dict[str, Any]]:
-    """Return the objects of a kind as kubectl gets them; none of a kind that Kubernetes does not
-    know.
-    """
+    """Return the objects of a kind as kubectl gets them; none of a kind unknown to Kubernetes."""
     done = kube.kubectl("get", kind, *options, "-o", "json", check=False)
     if done.returncode != 0:
         if any(words in done.stderr for words in _UNKNOWN):
@@ -173,15 +171,13 @@ def objects(kube: KubeBed, kind: str, *options: str) -> list[dict[str, Any]]:
 def one(
     kube: KubeBed, kind: str, name: str, *, namespace: str = "default"
 ) -> dict[str, Any] | None:
-    """Return an object, None if there is none of that name; what is in no namespace needs none."""
+    """Return an object, None if none has the name; an object without a namespace needs none."""
     done = kube.kubectl("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
     return json.loads(done.stdout) if done.stdout.strip() else None
 
 
 def belongings(kube: KubeBed, cluster: str) -> list[str]:
-    """Return everything that belongs to a cluster, in whatever namespace: what carries our label,
-    or KubeRay's.
-    """
+    """Return a cluster's objects in all namespaces: those with our label or KubeRay's."""
     labels = (naming.of_cluster(cluster), naming.of_ray_cluster(cluster))
     listed = [_named(kube, ",".join(KINDS), label) for label in labels]
     return sorted({name for found in listed for name in found})

@@ -16,9 +16,7 @@ from tests.real.yard import Yard
 
 
 def kuberay(home: Path, **more: Any) -> dict[str, Any]:
-    """Return the section for hosts that have little to spare, with a chart that needs no
-    internet.
-    """
+    """Return the section `kuberay` for small hosts, with a chart that needs no internet."""
     chart.write(home / "chart")
     return {
         "operator": {"chart": str(home / "chart")},
@@ -30,8 +28,9 @@ def kuberay(home: Path, **more: Any) -> dict[str, Any]:
 def cluster_file(
     engine: BedEngine, home: Path, made: Sequence[Host], *, workers: int, **more: Any
 ) -> dict[str, Any]:
-    """Return a file for these hosts, with Ray's image in a registry of the bed; `more` is of the
-    section `kuberay`.
+    """Return a cluster file for these hosts, with Ray's image in a registry of the bed.
+
+    `more` is added to the section `kuberay`.
     """
     address = f"{engine.bridge_ip}:{free_port()}"
     publishing.publish(engine, address, RAY_IMAGE, owner=hosts.this_process())

@@ -1,4 +1,4 @@
-"""The operator of a cluster that has a leash goes away, and the cluster ends."""
+"""Clusters with a leash (deadline, idle limit): the operator's machine is lost, and they end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import psutil
 from tests.real.jobs import newest, write_job
 from tests.real.yard import Yard, wait_until
 
-# From the time set until everything is gone.
+# The time allowed between the deadline and the moment when everything is gone.
 A_MINUTE = 60.0
 WAITS = """
     command: [sleep, "600"]
@@ -24,7 +24,7 @@ WAITS = """
 
 
 def followed(yard: Yard, name: str, job: str) -> subprocess.Popen[str]:
-    """Dispatch a run, and return what follows it once it runs."""
+    """Dispatch a run, and return the process that follows it, once a task has started."""
     following = yard.start(
         "train.dispatch", write_job(yard, name, job), "--skip-smoke", as_leader=True
     )
@@ -40,7 +40,7 @@ def followed(yard: Yard, name: str, job: str) -> subprocess.Popen[str]:
 
 
 def killed(following: subprocess.Popen[str]) -> None:
-    """End what follows a run, as a power cut would."""
+    """Kill the process that follows a run, as a power cut would."""
     for process in [
         *psutil.Process(following.pid).children(recursive=True),
         psutil.Process(following.pid),
@@ -51,7 +51,7 @@ def killed(following: subprocess.Popen[str]) -> None:
 
 
 def shorten(yard: Yard, *, made: float, seconds: float = 20.0) -> float:
-    """Have the cluster end so many seconds from now, and return when."""
+    """Set the cluster's deadline to `seconds` from now, and return the deadline."""
     deadline = time.time() - made + seconds
     yard.run("cluster.up", "--set", f"leash.deadline={deadline:.0f}s")
     return made + round(deadline)
@@ -60,9 +60,7 @@ def shorten(yard: Yard, *, made: float, seconds: float = 20.0) -> float:
 def operator_leaves(
     yard: Yard, away: Path, *, made: float, seconds: float = 20.0
 ) -> tuple[str, float]:
-    """Have the cluster end soon, kill what follows a run, take the state directory away; return run
-    and time.
-    """
+    """Shorten the deadline, kill a run's follower, move the state; return run and deadline."""
     following = followed(yard, "waits", WAITS)
     due = shorten(yard, made=made, seconds=seconds)
     killed(following)
@@ -71,8 +69,9 @@ def operator_leaves(
 
 
 def ended_in_time(yard: Yard, away: Path, left: Callable[[], list[str]], *, due: float) -> None:
-    """Wait until nothing is left; then give the operator its directory again, and look at what is
-    said.
+    """Wait until nothing is left, soon after the deadline; then check what the operator is told.
+
+    The operator has its state directory again by then.
     """
     wait_until(lambda: not left(), seconds=due + A_MINUTE - time.time(), what="everything is gone")
     assert time.time() >= due

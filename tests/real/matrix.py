@@ -1,6 +1,4 @@
-"""A job that says what it finds in its command, in a Ray task, in an actor and in an actor of that
-actor.
-"""
+"""A job that reports its surroundings: in its command, a Ray task, an actor, an actor's actor."""
 
 from __future__ import annotations
 
@@ -84,7 +82,7 @@ PLACES = {"driver", "task", "actor", "nested actor"}
 def write(yard: Yard, installer: str) -> Path:
     """Write the job, whose wheel `installer` (uv or pip) installs; return its directory.
 
-    Its runtime_env.yaml is one that `ray job submit` takes too. The probe ends with exit code 3.
+    `ray job submit` accepts its runtime_env.yaml as well. The probe ends with exit code 3.
     """
     job = (
         "command: [python, scripts/probe.py]\nresources: {cpus: 0.2}\nruntime_env: "
@@ -114,7 +112,7 @@ def write(yard: Yard, installer: str) -> Path:
 
 
 def everywhere(nodes: int) -> dict[str, list[dict[str, object]]]:
-    """Return what the probe has to find on so many nodes with CPUs, by place."""
+    """Return what the probe has to find on `nodes` nodes with CPUs, by place."""
     return {place: [EVERYWHERE] * (1 if place == "driver" else nodes) for place in PLACES}
 
 
@@ -129,9 +127,7 @@ def found(printed: str) -> dict[str, list[dict[str, object]]]:
 
 
 def submitted(yard: Yard, directory: Path) -> dict[str, list[dict[str, object]]]:
-    """Submit the job's directory by `ray job submit`, as Ray's pages say; return what the probe
-    found, by place.
-    """
+    """Submit the job by `ray job submit`, as Ray documents it; return the findings by place."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(yard.state / "token")}
     ray = str(Path(sys.executable).with_name("ray"))
     done = subprocess.run(
@@ -147,5 +143,5 @@ def submitted(yard: Yard, directory: Path) -> dict[str, list[dict[str, object]]]
     )
 
     assert "exit code 3" in done.stdout + done.stderr
-    # Behind that it repeats the last lines.
+    # After `' failed` the command repeats the last lines of the log.
     return found(done.stdout.partition("' failed")[0])

@@ -1,4 +1,4 @@
-"""A stand-in for nvidia-smi that prints what the real one does, `[N/A]` too."""
+"""A stand-in for nvidia-smi that prints what the real one does, `[N/A]` included."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ done
 
 
 def install(yard: Yard, *, gpus: int, program: str = STAND_IN) -> Path:
-    """Have a yard's commands and nodes find it; return its directory, where the file `count` is the
-    number of GPUs.
+    """Put the stand-in on the PATH of a yard's commands and nodes; return its directory.
+
+    The number in its file `count` is the number of GPUs.
     """
     directory = yard.home / "programs"
     directory.mkdir()

@@ -1,4 +1,4 @@
-"""Commands as an ordinary user, where the tests run as root."""
+"""Run commands as an ordinary user, where the tests run as root."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CHECKOUT = Path(__file__).parent.parent.parent
 
 
 def as_nobody() -> tuple[str, ...]:
-    """Return the beginning of a command that runs as user nobody; empty unless this user is root.
+    """Return the start of a command that runs as user nobody; empty unless this user is root.
 
-    Python or the checkout may be in a directory of root's: in the command's mount namespace they
-    are alone.
+    Python or the checkout may be in a directory that only root may enter. In the command's mount
+    namespace that directory is replaced by one that holds nothing else.
     """
     if os.getuid() != 0:
         return ()

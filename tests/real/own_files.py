@@ -1,6 +1,4 @@
-"""Jobs that write into their own files, and what each attempt of them finds: what was sent, and its
-own outputs.
-"""
+"""Jobs that change their own files: each attempt finds what was sent, and its task's outputs."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ from pathlib import Path
 from tests.real.jobs import newest, write_job
 from tests.real.yard import Yard
 
-# Counts lines in a file that was sent, adds one, changes a setting, and saves weights where they
-# were loaded.
+# Counts lines in a file that was sent, adds one, changes a setting, and saves weights to the file
+# from which it loaded them.
 LEARNS = """
     import os, sys
     from pathlib import Path
@@ -33,7 +31,7 @@ JOB = """
     retries: 1
     """
 TASKS = ("seed=1", "seed=2")
-# Two actors, one on each of two nodes if there are two, add to a file in their working directory.
+# Two actors, on two nodes if there are two, add to a file in their working directory.
 ACTORS = """
     import ray
     ray.init()
@@ -67,15 +65,13 @@ def write(yard: Yard, name: str, job: str, program: str) -> None:
 
 
 def of_a_matrix_with_retries(yard: Yard) -> None:
-    """Run it twice: weights that are saved in place come home, and the lines that say what did
-    not.
-    """
+    """Run the job twice: weights saved in place come home; a line counts the files."""
     write(yard, "learns", JOB, LEARNS)
     for _ in range(2):
         done = yard.run("train.dispatch", "learns", "--skip-smoke")
         run = newest(yard)
         firsts = {f"{task}.1.log": "found 1 as sent 0\n" for task in TASKS}
-        # A declared output is as the attempt before left it; all else begins as it was sent.
+        # A declared output is as the attempt before left it; all other files are as they were sent.
         retries = {f"{task}.2.log": "found 1 as sent 100\n" for task in TASKS}
         assert printed(run) == {**firsts, **retries}
         assert {(run / "outputs" / task / "model/weights.txt").read_text() for task in TASKS} == {
@@ -98,7 +94,7 @@ def of_tasks_together(yard: Yard) -> None:
 
 
 def of_actors(yard: Yard) -> None:
-    """Run it twice, two tasks each: no actor finds what one of another task has written."""
+    """Run it twice, two tasks each: no actor finds what an actor of another task has written."""
     write_job(
         yard,
         "adds",

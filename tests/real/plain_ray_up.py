@@ -31,9 +31,7 @@ worker_start_ray_commands: [ray start --address=$RAY_HEAD_IP:6379]
 
 
 def wait_for_worker(cloud: Cloud) -> None:
-    """Return when the worker, which the head launches, has joined: the cluster has all its
-    instances.
-    """
+    """Wait until the worker that the head launches has joined: then the cluster is complete."""
 
     def joined() -> bool:
         return (
@@ -46,11 +44,11 @@ def wait_for_worker(cloud: Cloud) -> None:
 
 @contextmanager
 def cluster(cloud: Cloud) -> Iterator[Instance]:
-    """Give the head of a cluster made by plain `ray up`; its worker is on its way."""
+    """Give the head of a cluster made by plain `ray up`; its worker is still being launched."""
     (cloud.home / "plain.yaml").write_text(CLUSTER)
     cloud.run(RAY, "up", "-y", "--no-config-cache", "plain.yaml")
     yield cloud.head()
     done = cloud.run(RAY, "down", "-y", "plain.yaml")
     assert "No nodes remaining." in done.stdout
-    # Files that Ray leaves behind.
+    # Ray leaves these behind.
     assert {found.split()[0] for found in cloud.left()} == {"key-pair", "security-group"}

@@ -1,6 +1,4 @@
-"""Images with one defect each: what is done to a healthy one, and what the lint must say of it, and
-nothing else.
-"""
+"""Images with one defect each: how a healthy image gets it, and all that lint must say of it."""
 
 from __future__ import annotations
 
@@ -24,8 +22,10 @@ PACKAGES = "/opt/ray/lib/python3.11/site-packages"
 
 @dataclass(frozen=True)
 class Defect:
-    """One defect. `base` is "ray", "isaac", "schola", "base" or "scratch"; `file` is what
-    image.yaml says.
+    """One defect of an image, planted by `dockerfile` with `files` as the build's context.
+
+    `base` is "ray", "isaac", "schola", "base" or "scratch"; `file` is the section `lint` of
+    image.yaml. Lint must report `check` with the words `says`.
     """
 
     name: str
@@ -107,15 +107,13 @@ def look(engine: BedEngine, reference: str, image: Image | None, *, cache: Path)
 
 
 def image_of(defect: Defect) -> Image:
-    """Return an image whose image.yaml says what the defect's does."""
+    """Return an image whose image.yaml has the defect's section `lint`."""
     file = ImageFile.model_validate({"base": "x", "user": "any", "lint": dict(defect.file)})
     return Image(defect.name, Path(), file, "x")
 
 
 def without_imports(image: Image) -> Image:
-    """Return the image with an image.yaml that asks for no modules: those of isaac-ray alone take 5
-    s to import.
-    """
+    """Return the image without modules to import: those of isaac-ray alone take 5 s to import."""
     section = image.file.lint.model_copy(update={"imports": ()})
     return replace(image, file=image.file.model_copy(update={"lint": section}))
 

@@ -1,4 +1,4 @@
-"""A user's program: a cluster for the length of a block, and jobs on it.
+"""A user's program: a cluster that exists for the length of a block, and jobs on it.
 
 `python program.py CLUSTER`.
 """
@@ -11,7 +11,8 @@ import sys
 from trainyard import Cluster, Job
 
 with Cluster.from_file(sys.argv[1]) as cluster:
-    # A process that is forked in the block leaves it too; the cluster is its parent's.
+    # A child that is forked in the block leaves the block too; it must not remove the parent's
+    # cluster.
     if (child := os.fork()) == 0:
         sys.exit()
     os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""A connection that can be cut, or slow: a TCP proxy, killed and started again at will."""
+"""A TCP proxy whose connections can be slowed or cut, stopped and started at will."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 
 class Proxy:
-    """Passes bytes between a fixed local port and a target, while it is up.
+    """Passes bytes between a fixed local port and a target, from `start` to `cut`.
 
-    `rate` is how many bytes a second one connection brings from there, None as many as it can;
-    `brought` all so far.
+    `rate` limits the bytes per second from the target, for each connection; None means no limit.
+    `brought` counts all bytes from the target so far.
     """
 
     def __init__(self, target: str, *, host: str = "127.0.0.1", rate: float | None = None) -> None:
@@ -47,7 +47,7 @@ class Proxy:
             cut = list(self._open)
             self._open.clear()
         if listener:
-            # close() alone would leave the accept call waiting
+            # close() alone would leave the accept call waiting.
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
@@ -72,7 +72,7 @@ class Proxy:
 
             with self._changing:
                 if self._listener is not listener:
-                    # Cut meanwhile.
+                    # The proxy was cut while this connection was made.
                     client.close()
                     server.close()
                     return
@@ -87,7 +87,7 @@ class Proxy:
                 ).start()
 
     def _nothing(self, length: int) -> None:
-        """Let what goes there go as it can."""
+        """Do not limit the bytes from client to target."""
 
     def _wait(self, length: int) -> None:
         self.brought += length

@@ -1,4 +1,4 @@
-"""A head started by `ray start`, with nothing of Trainyard's."""
+"""A head started by plain `ray start`, without Trainyard."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from trainyard.seams import processes
 def head(
     temp: Path, variables: Mapping[str, str], *, cpus: int
 ) -> Iterator[tuple[str, processes.ProcessId]]:
-    """Give its dashboard's address and its leader; `temp` is a short path. It ends by its own
-    processes.
+    """Give a head's dashboard address and leading process; `temp` must be a short path.
+
+    Afterwards the head's own processes are ended.
     """
     gcs, dashboard, client = processes.free_ports(3)
     programs = Path(sys.executable).parent

@@ -1,4 +1,4 @@
-"""Registries that break as they should, and images that are pushed to them in a moment."""
+"""Registries that a test can break, and tiny images that are pushed quickly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ USER, PASSWORD = "ray", "open sesame"
 
 @contextmanager
 def place_to_work(home: Path, engine: BedEngine, **settings: object) -> Iterator[Yard]:
-    """Give a yard whose cluster file has this registry; it is removed with all that is in it."""
+    """Give a yard whose cluster file has this registry; then remove the registry and its data."""
     yard = Yard(home, environ={**engine.environ(), "REGISTRY_PASSWORD": "first secret"})
     registry = {"image": IMAGE, "address": f"127.0.0.1:{_free_port('127.0.0.1')}", **settings}
     cluster = {"name": yard.cluster, "backend": "compose", "registry": registry}
@@ -52,18 +52,18 @@ def address(yard: Yard) -> str:
 
 @dataclass(frozen=True)
 class BedRegistry:
-    """A registry in a container of the bed's engine; what it holds can be looked at, and broken."""
+    """A registry in a container of the bed's engine; tests look at its disk, and break it."""
 
     engine: BedEngine
     name: str
     address: str
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill the container, as a power cut would."""
         self.engine.docker("kill", self.name)
 
     def start(self) -> None:
-        """Start it (again), with what it held."""
+        """Start the registry, also after `kill`, with what it held."""
         self.engine.docker("start", self.name)
         host, _, port = self.address.rpartition(":")
 
@@ -72,20 +72,20 @@ class BedRegistry:
                 contextlib.suppress(OSError),
                 socket.create_connection((host, int(port)), timeout=1),
             ):
-                # Docker's proxy accepts before the registry does.
+                # Docker's proxy accepts connections before the registry does.
                 return _speaks(self.address)
             return False
 
         wait_until(answers, seconds=60, what=f"registry {self.address} answers")
 
     def shell(self, script: str) -> str:
-        """Run a script where the registry's data is."""
+        """Run a script in the registry's data directory; return its output."""
         return self.engine.docker(
             "exec", self.name, "sh", "-c", f"cd {DATA} && {script}"
         ).stdout.strip()
 
     def tags(self) -> list[str]:
-        """Return every tag of every repository, as they lie on its disk, such as "team/mine:1"."""
+        """Return every tag of every repository on the registry's disk, such as "team/mine:1"."""
         found = self.shell(
             "find . -path '*/_manifests/tags/*/current' -name current -printf '%h\\n'"
         ).split()
@@ -93,7 +93,7 @@ class BedRegistry:
         return sorted(f"{name}:{tag}" for name, _, tag in names)
 
     def requests(self, text: str) -> int:
-        """Return how many requests with this text in them it was sent so far."""
+        """Return the number of log lines with this text: requests that the registry got so far."""
         said = self.engine.docker("logs", self.name)
         return sum(text in line for line in (said.stdout + said.stderr).splitlines())
 
@@ -112,8 +112,10 @@ def registry(
     disk: str | None = None,
     data: Path | None = None,
 ) -> Iterator[BedRegistry]:
-    """Run a registry: with a certificate, users, a disk that is soon full (such as "8m"), or the
-    data of others.
+    """Run a registry, by default an open one without TLS, on a new volume.
+
+    `disk` is a size that is soon full (such as "8m"); `data` is a directory with the data of
+    another registry.
     """
     settings = {"REGISTRY_STORAGE_DELETE_ENABLED": "true"}
     directory.mkdir(parents=True, exist_ok=True)
@@ -163,7 +165,7 @@ def registry(
 
 @contextmanager
 def tiny(engine: BedEngine, directory: Path, *sizes: int) -> Iterator[Built]:
-    """Make an image of some layers of random bytes, which cannot be run and is pushed in a moment.
+    """Make an image of some layers of random bytes, which cannot be run but is pushed quickly.
 
     Made without a builder: its cache would keep the layers on the engine after the image is gone.
     """

@@ -1,4 +1,4 @@
-"""Room for what tasks start through Ray: left free by two runs, and named where it lacks."""
+"""Room for what tasks start through Ray: runs leave it free, and an error names a lack of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.real.jobs import newest, write_job
 from tests.real.yard import Yard, wait_until
 
 SLEEP = "command: [sleep, '600']\nmatrix: {{n: {n}}}\nenv: {{N: '{{n}}'}}\nresources: {resources}\n"
-# The cluster has six CPUs, and the task itself holds one.
+# The cluster has six CPUs, of which the task itself holds one.
 TOO_MANY = """
     import ray
 

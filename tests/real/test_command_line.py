@@ -1,4 +1,4 @@
-"""The command line before any cluster: what it lists, explains and imports."""
+"""Commands that need no cluster: lists, help, completion, errors and what they import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.core
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = [str(Path(sys.executable).with_name(name)) for name in ("invoke", "trainyard")]
-# A stand-in for Ctrl-C at a certain import.
+# Sends itself Ctrl-C's signal when a certain module is imported.
 INTERRUPTED = """
 import os, signal, sys
 class Ctrl:
@@ -102,7 +102,7 @@ def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(module: str)
         timeout=60,
         check=False,
     )
-    # Before a command began it is the signal that ends the process, which a shell calls 130 too.
+    # Before a command begins, the signal itself ends the process: a shell reports that as 130 too.
     assert (done.returncode, done.stderr) in ((-signal.SIGINT, ""), (130, "error: interrupted\n"))
 
 
@@ -256,7 +256,7 @@ def test_a_proxy_that_does_not_answer_is_named(fresh: Yard) -> None:
 def test_a_read_only_home_is_named_with_the_variable_that_helps(fresh: Yard) -> None:
     fresh.write_cluster("name: {name}\nbackend: local\n")
     environ = {name: text for name, text in fresh.env().items() if name != "XDG_STATE_HOME"}
-    # No user can make a directory there, root included.
+    # No user, root included, can make a directory there.
     environ["HOME"] = "/sys/kernel"
 
     done = subprocess.run(

@@ -55,7 +55,7 @@ head: {{cpus: 1, memory: 1GiB}}
 auth: none
 """
 NODES = ("head", "cpu-0", "cpu-1")
-# Waits where it was first started, so that its node can be lost; the next attempt ends at once.
+# The first attempt waits, so that its node can be lost; the next attempt ends at once.
 WAITS = """
     import os, pathlib, time
     mark = pathlib.Path("/outputs/" + os.environ["TRAINYARD_RUN"])
@@ -69,7 +69,7 @@ WAITS = """
 
 @pytest.fixture(scope="module")
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a head and two workers in containers, each test leaves them as they were."""
+    """Give a head and two workers in containers; each test leaves them as it found them."""
     flavour.make(engine)
     lab = Yard(tmp_path_factory.mktemp("lab"), cluster="compose-lab", environ=engine.environ())
     lab.write_cluster(LAB)
@@ -80,7 +80,7 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def other(engine: BedEngine, tmp_path: Path) -> Iterator[Yard]:
-    """Give a place for one more cluster on the same engine."""
+    """Give a place for another cluster on the same engine."""
     other = Yard(tmp_path, cluster="compose-other", environ=engine.environ())
     yield other
     other.remove_all()
@@ -88,8 +88,10 @@ def other(engine: BedEngine, tmp_path: Path) -> Iterator[Yard]:
 
 @dataclass(frozen=True)
 class Replaced:
-    """A cluster of one node whose head first ended while it was starting, what was said of that,
-    and what came then.
+    """A cluster of one node whose head first ended at its start.
+
+    `failed` is the `up` that failed, `status` the state after it, `made` the `up` that replaced the
+    head.
     """
 
     yard: Yard
@@ -100,7 +102,7 @@ class Replaced:
 
 @pytest.fixture(scope="module")
 def replaced(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replaced]:
-    """Give one more cluster on the same engine, whose first head never ran."""
+    """Give another cluster on the same engine, whose first head never ran."""
     beside = Yard(
         tmp_path_factory.mktemp("beside"), cluster="compose-beside", environ=engine.environ()
     )
@@ -129,7 +131,7 @@ def ids(engine: BedEngine, name: str = "compose-lab") -> dict[str, str]:
 
 
 def in_node(engine: BedEngine, node: str, script: str) -> str:
-    """Run a shell script in a node, as the image's user."""
+    """Run a shell script in a node, as the image's user; return its output."""
     return engine.docker("exec", f"trainyard-compose-lab-{node}", "sh", "-c", script).stdout
 
 
@@ -200,7 +202,7 @@ def test_variables_and_mounts_reach_every_node_as_they_were_written(
 ) -> None:
     for node in NODES:
         assert in_node(engine, node, 'echo "$PRICE"') == "5$HOME\n"
-        # With these Ray notices within a minute that a machine stands still.
+        # With these settings Ray notices within a minute that a machine no longer answers.
         variables = dict(
             line.split("=", 1) for line in in_node(engine, node, "env").splitlines() if "=" in line
         )
@@ -271,7 +273,7 @@ def test_logs_show_what_every_node_says(lab: Yard) -> None:
     for node in NODES:
         assert any(line.startswith(f"{node} container | ") for line in lines)
         assert any(line.startswith(f"{node} raylet.out | ") for line in lines)
-    # The dashboard's notes about Trainyard's own questions are no news.
+    # The dashboard's log lines about Trainyard's own requests are left out.
     assert not any("/api/v0/logs/file" in line for line in lines)
 
 
@@ -347,7 +349,7 @@ def test_a_shell_on_a_terminal_is_one(lab: Yard, engine: BedEngine) -> None:
     try:
         typed(b"tty; echo $((6 * 7))\n", b"/dev/pts/0\r\n42\r\n")
         typed(b"echo began; sleep 600\n", b"began\r\n")
-        # Before it is in the foreground, Ctrl-C would be the shell's.
+        # Until `sleep` is in the foreground, the shell would get Ctrl-C.
         wait_until(sleeps, seconds=30, what="the shell runs it")
         typed(b"\x03echo $?\n", b"130\r\n")
         os.write(ours, b"exit 7\n")
@@ -386,7 +388,7 @@ def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(
     assert started["node"] in [
         finding["subject"] for finding in lab.json("cluster.doctor", expect=5)["findings"]
     ]
-    # Docker knows that it is down, so that no command waits for Ray to notice.
+    # Docker reports the node as down: no command waits for Ray to notice.
     failed = lab.run("smoke.run", expect=5)
     assert "smoke test failed: nodes: exited, exit code 137" in failed.stderr
     assert f"Start {started['node']}" in [
@@ -513,7 +515,7 @@ def test_two_clusters_side_by_side_do_not_see_each_other(
         in_node(engine, "cpu-0", "getent hosts trainyard-compose-beside-head || echo unknown")
         == "unknown\n"
     )
-    # The file's present content does not matter, nor that Docker was told to be elsewhere.
+    # Neither the file's present content nor its other Docker address matters to `down`.
     file = beside.write_cluster(ALONE + "compose: {{docker: ssh://nobody@nowhere.invalid}}\n")
     done = beside.run("cluster.down")
     assert "Remove 1 container: trainyard-compose-beside-head" in done.stderr

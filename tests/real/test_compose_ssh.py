@@ -1,6 +1,4 @@
-"""A cluster of containers on another host, which is reached by SSH: a real sshd and a real engine
-in a container.
-"""
+"""A cluster of containers on a host reached by SSH: a container with a real sshd and engine."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ registry: {{{{address: "{registry}", insecure: true}}}}
 
 @pytest.fixture(scope="module")
 def image(engine: BedEngine) -> Iterator[str]:
-    """Give an image that only a registry has, at an address that other hosts reach too."""
+    """Give an image that only a registry has; other hosts reach the registry's address too."""
     registry = f"{engine.bridge_ip}:{free_port()}"
     publishing.publish(engine, registry, images.RAY, owner=hosts.this_process())
     try:
@@ -44,7 +42,7 @@ def image(engine: BedEngine) -> Iterator[str]:
 def far(
     image: str, docker_host: DockerHost, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Yard]:
-    """Give a head and a worker on another host, which had to pull the image."""
+    """Give a head and a worker on another host, which had to pull the image first."""
     far = Yard(tmp_path_factory.mktemp("far"), cluster="compose-far", environ=docker_host.environ())
     far.write_cluster(
         FAR.format(ssh=docker_host.ssh, image=image, registry=image.partition("/")[0])
@@ -58,7 +56,7 @@ def far(
 
 
 def sessions(host: DockerHost) -> list[str]:
-    """Return the processes of sshd beside the one that listens."""
+    """Return the processes of sshd, without the one that listens."""
     return sorted(host.run("pidof", "sshd").stdout.split(), key=int)[1:]
 
 
@@ -72,7 +70,7 @@ def test_the_cluster_answers_through_a_tunnel_that_ends_with_the_command(
     ).stdout
     assert f"{images.RAY.partition(':')[0]}@sha256:" in runs
     assert {step["state"] for step in far.json("cluster.plan")["steps"]} == {"already"}
-    # The far end of a connection needs a moment to notice.
+    # The host notices a moment later that a connection has ended.
     wait_until(
         lambda: len(sessions(docker_host)) == 0, seconds=10, what="every connection has ended"
     )

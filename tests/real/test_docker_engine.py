@@ -1,6 +1,4 @@
-"""The way to a Docker engine: the one that `docker` itself talks to, or a clear answer why there is
-none.
-"""
+"""Connect to the Docker engine that `docker` itself uses, or say clearly why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--dry` changes nothing anywhere: every command, while a run is active."""
+"""`--dry` changes nothing anywhere: each command is tried while a run is active."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainyard.tasks import namespace
 
 pytestmark = pytest.mark.core
 
-# A command's required arguments, and the flags with which it would do its worst, or not wait.
+# A command's required arguments. FLAGS, below, let a command change the most, or not wait.
 VALUES = {
     "job_dir": "sleeping",
     "node": "head",
@@ -29,7 +29,7 @@ OTHER_VALUES = {
     "cluster.import": {"source": "cluster_config"},
 }
 SWEEP = "command: [echo, '{x}']\ntune: {space: {x: {choice: [1, 2]}}, metric: m, samples: 2}\n"
-# There is no shell on local nodes, no sweep, and no run that ended and could be resumed.
+# Refused here: local nodes have no shell, there is no sweep, and no ended run to resume.
 REFUSED = (
     "cluster.shell",
     "cluster.forward",
@@ -49,7 +49,7 @@ DAEMONS = ("raylet", "gcs_server", "trainyard")
 
 @dataclass(frozen=True)
 class World:
-    """All that a command could change: processes, files, and what the cluster says of itself."""
+    """All that a command could change: processes, files, and the cluster's jobs and nodes."""
 
     processes: frozenset[int]
     files: frozenset[tuple[str, int, int, int]]
@@ -59,13 +59,13 @@ class World:
 
 @pytest.fixture
 def mark() -> str:
-    """Give what the run's process is found by."""
+    """Give the argument by which the run's process is found."""
     return new_mark()
 
 
 @pytest.fixture
 def sleeping(yard: Yard, mark: str) -> Iterator[Path]:
-    """Give the directory of an active run whose cluster knows more of it than was recorded here."""
+    """Give the directory of an active run of which this machine has recorded only a part."""
     write_job(yard, "sleeping", f"command: [sleep, '{mark}']\noutputs: [out/]\n")
     yard.run("train.dispatch", "sleeping", "--no-wait", "--skip-smoke")
     wait_until(lambda: bool(running(mark)), seconds=120, what="the task runs")
@@ -86,7 +86,7 @@ def test_no_command_changes_anything_with_dry(
 
     def said_by(name: str) -> str:
         command = careful.run("--dry", *words(name), expect=None)
-        # Without Docker, a command that asks it first cannot continue.
+        # Without Docker, a command that asks it first exits with 3.
         allowed = (0, 3) if name.startswith(("image.", "registry.")) else (2 * (name in REFUSED),)
         assert command.returncode in allowed, (
             f"{name} exited {command.returncode}\n{command.stderr}"
@@ -104,7 +104,7 @@ def test_no_command_changes_anything_with_dry(
 
 
 def words(name: str) -> list[str]:
-    """Return a command line for a task: all that it must be given, and what makes it worse."""
+    """Return a task's command line with required arguments, and flags to change the most."""
     arguments = {one.attr_name or one.name: one for one in namespace[name].get_arguments()}
     needed = [
         key
@@ -117,7 +117,7 @@ def words(name: str) -> list[str]:
 
 
 def world(yard: Yard, home: Path, mark: str) -> World:
-    """Return what there is now."""
+    """Return the present processes, files, jobs and nodes."""
     with RayApi(yard.address(), yard.token()) as ray:
         jobs = frozenset((job.submission_id, job.status) for job in ray.jobs())
         nodes = frozenset((node.node_id, node.alive) for node in ray.nodes())

@@ -1,5 +1,6 @@
-"""A cluster on EC2: made by `ray up`, trained on, gone from the account. Each test needs the one
-before.
+"""A cluster on EC2: made by `ray up`, trained on, and removed without a trace in the account.
+
+Each test needs the one before.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def test_ray_up_makes_a_cluster_whose_nodes_all_answer(cloud: Cloud, yard: Yard)
     now = yard.json("cluster.status")
     assert (now["state"], [node["state"] for node in now["nodes"]]) == ("up", ["up"] * 3)
     assert all("m5.large us-west-2" in node["host"] for node in now["nodes"])
-    # Ray's own defaults would let SSH in from everywhere, and give the head every right over EC2.
+    # Ray's own defaults would allow SSH from everywhere, and give the head every right over EC2.
     group = cloud.ec2.describe_security_groups(GroupNames=["trainyard-lab"])["SecurityGroups"][0]
     spans = [span["CidrIp"] for rule in group["IpPermissions"] for span in rule.get("IpRanges", ())]
     assert spans == [f"{cloud.address}/32"]
@@ -96,7 +97,7 @@ def test_neither_a_node_nor_a_client_without_the_token_is_let_in(cloud: Cloud, y
     settings = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN={'0' * 64}"
     joins = f"{settings} ray start --address={cloud.head().ip}:6379"
     assert "InvalidAuthToken" in worker.shell(f"su - ubuntu -c '{joins}' 2>&1 || true").stdout
-    # wget's exit code where it is rejected (401): 6.
+    # wget exits with 6 where the request is rejected (401).
     asks = "wget -qO /dev/null http://127.0.0.1:8265/api/version"
     assert cloud.head().shell(f"{asks} || echo $?").stdout.strip() == "6"
     cloud.head().shell(f'{asks} --header="Authorization: Bearer $(cat ~ubuntu/.trainyard/token)"')
@@ -155,7 +156,7 @@ def test_workers_of_other_sizes_replace_those_that_run_and_the_head_stays(
     cloud: Cloud, yard: Yard
 ) -> None:
     head, before = cloud.head().id, {instance["InstanceId"] for instance in cloud.instances()}
-    # From another subnet Ray alone would make another head.
+    # If the subnet changes, plain `ray up` would make another head.
     vpc = cloud.ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
     subnet = cloud.ec2.create_subnet(
         VpcId=vpc, CidrBlock=cloud.network.replace(".0.0/16", ".240.0/24")
@@ -179,7 +180,7 @@ def test_its_leash_ends_it_although_the_operator_is_gone(
     ended_in_time(
         yard, tmp_path / "away", lambda: [each["InstanceId"] for each in cloud.instances()], due=due
     )
-    # They cost nothing.
+    # The end by the leash leaves these objects, which cost nothing.
     kinds = {each.split()[0] for each in cloud.left()}
     assert kinds == {"key-pair", "security-group", "role", "instance-profile"}
     (listed,) = yard.json("cluster.list")["clusters"]
@@ -209,7 +210,7 @@ def test_nodes_of_an_image_are_containers_and_a_failed_worker_an_error(
         AMI, DOCKER_AMI
     ).replace("count: 2", "count: 1")
     yard.write_cluster(text, name="image")
-    # There `docker` says no; a worker's set-up fails, while `ray up` succeeds.
+    # `docker` fails on that node: the set-up of a worker fails, while `ray up` succeeds.
     cloud.break_next(
         "printf '#!/bin/sh\\necho no engine >&2; exit 1\\n' > /usr/local/bin/docker; chmod +x "
         "/usr/local/bin/docker",

@@ -1,4 +1,4 @@
-"""A cluster of plain `ray up` beside us, and taken over."""
+"""A cluster of plain `ray up`: not touched by Trainyard's commands, then adopted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def _adopted(cloud: Cloud, head: str) -> None:
         assert "cluster.down --adopt" in refused
 
     assert head in before == plain()
-    # Its head has another key: this user cannot ask for its runs, and nothing is changed unasked.
+    # The head of `ray up` has another SSH key: this user cannot ask it for runs, and nothing is changed
+    # unasked.
     for words in (("cluster.up", "--recreate"), ("cluster.down",)):
         assert (
             "error: whether runs are active is unknown"

@@ -1,4 +1,4 @@
-"""The stand-in for EC2: `ray up` without Trainyard, and the facts on which its tests rely."""
+"""The bed's stand-in for EC2: `ray up` works on it, and it behaves as the tests of EC2 assume."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METADATA = "http://169.254.169.254/latest/meta-data/instance-id"
 
 @pytest.fixture(scope="module")
 def head(cloud: Cloud) -> Iterator[Instance]:
-    """Give the head of a cluster made by plain `ray up`; its worker is on its way."""
+    """Give the head of a cluster made by plain `ray up`; its worker is still being launched."""
     with plain_ray_up.cluster(cloud) as head:
         yield head
 
@@ -76,7 +76,7 @@ def test_an_instance_has_two_addresses_of_the_bed_and_no_way_out(
 
 @contextmanager
 def _machine(cloud: Cloud) -> Iterator[Instance]:
-    """Give an instance with a Docker engine and a GPU, that runs nothing of Ray."""
+    """Give an instance with a Docker engine and a GPU, on which Ray does not run."""
     launched = cloud.ec2.run_instances(
         ImageId=GPU_AMI, InstanceType="g5.xlarge", MinCount=1, MaxCount=1
     )
@@ -131,7 +131,7 @@ def test_a_shutdown_from_inside_stops_it_and_it_starts_again_with_its_disk(
             one["InstanceId"] for one in cloud.instances(state) if one["InstanceId"] == machine.id
         ]
 
-    # The shell ends with the machine.
+    # The shell that runs `poweroff` ends with the machine.
     machine.shell("echo kept > /home/ubuntu/file; poweroff", check=False)
     wait(lambda: in_state("stopped"), "it is stopped", seconds=30)
     cloud.ec2.start_instances(InstanceIds=[machine.id])

@@ -1,4 +1,7 @@
-"""Faults on EC2 while a cluster is made and used: one cluster; each test needs the one before."""
+"""Faults while a cluster on EC2 is made and used.
+
+All tests use the same cluster, and each needs the one before.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.real.jobs import RESUMING, end_of, events, newest, running, write_job
 from tests.real.yard import Yard, assert_one_error, wait_until, while_up
 
 pytestmark = [pytest.mark.ec2, pytest.mark.timeout(900)]
-# One node for every task: the head has none, and the second worker is launched when it is needed.
+# One node for each task: the head takes none, and the second worker is launched on demand.
 CLUSTER = f"""
 name: {{name}}
 backend: ec2
@@ -30,12 +33,12 @@ ec2: {{{{region: us-west-2, ami: {AMI}, instance_type: m5.large, disk: 20GiB, us
 """
 THROTTLED = ("RequestLimitExceeded", "Request limit exceeded.", 503)
 JOB = "command: [python3, wait.py, '{task}']\nmatrix: {task: [0, 1]}\nresources: {cpus: 1}\n"
-# Waits on its node for a file, and for nothing once it resumes from a checkpoint.
+# Waits for a file on its node; with a checkpoint, ends at once.
 WAITING = RESUMING + 'while not pathlib.Path("/tmp/go").exists():\n    time.sleep(0.2)\n'
 
 
-# As a security group would that does not let its members reach each other; Ray would try for
-# minutes each time.
+# Rejects connections to the head, as a security group would whose members cannot reach each other.
+# Short time limits, as Ray would try for minutes each time.
 CUT_OFF = """
 iptables -A OUTPUT -p tcp --dport 6379 -j REJECT --reject-with tcp-reset
 for value in gcs_rpc_server_connect_timeout_s=1 py_gcs_connect_timeout_s=2 NUM_REDIS_GET_RETRIES=1; do
@@ -55,9 +58,7 @@ def yard(cloud: Cloud) -> Iterator[Yard]:
 
 
 def kill(yard: Yard, command: subprocess.Popen[str]) -> None:
-    """End a command and its `ray up`, which is a session of its own, as the loss of this machine
-    would.
-    """
+    """Kill a command and its `ray up`, which has a session of its own, as a power cut would."""
     with suppress(ProcessLookupError):
         os.killpg(command.pid, signal.SIGKILL)
     for pid in running(str(yard.state / "ray-cluster.yaml")):
@@ -90,7 +91,7 @@ def test_a_stopped_head_is_one_error_with_its_cause_while_aws_throttles(
     cloud.fail(
         Fault("ec2:RunInstances", "InternalError", "An internal error has occurred", 500, times=2)
     )
-    # `ray up` says of both: "wait_ready timeout exceeded."
+    # `ray up` reports both failures as "wait_ready timeout exceeded."
     shortly = replace(yard, environ={**yard.environ, "AUTOSCALER_NODE_START_WAIT_S": "6"})
     refused = shortly.run("cluster.up", "--set", "ec2.user=root", expect=3).stderr
     assert_one_error(refused, "error: the head rejects the login as root")
@@ -156,7 +157,7 @@ def test_a_run_makes_the_head_launch_nodes_and_outlives_an_instance(
             lambda: command.poll() is not None or both_run(), seconds=240, what="both tasks run"
         )
         assert command.poll() is None, end_of(command)
-        time.sleep(5)  # promised: what was there 5 s before is there for the next attempt
+        time.sleep(5)  # docs promise the next attempt all that was written 5 s before the loss
         workers = {
             f"cpu-{each['InstanceId'][-8:]}": each
             for each in cloud.instances("running", ray_node_type="worker")

@@ -1,7 +1,7 @@
-"""Checks before anything is made on EC2: one row for each problem, and the error that is read.
+"""Checks before anything is made on EC2: a row for each problem, and the error that a user reads.
 
-Next to each is the message of `ray up` of Ray 2.60: "seen" against this very account; else by AWS's
-documentation, or seed 003.
+Next to each row is the message of `ray up` of Ray 2.60 for the same problem. "Seen" was seen in
+this stand-in's account; the others are from AWS's documentation, or seed 003.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ sso_start_url = https://company.example/start
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """Give an account, without any machines."""
+    """Give an account without any instances."""
     with ec2.account(tmp_path_factory.mktemp("ec2")) as made:
         yield made
 
@@ -54,7 +54,7 @@ def lab(account: Cloud, tmp_path: Path) -> Iterator[Yard]:
 
 
 def refused(lab: Yard, section: str = "{}", *, workers: str = "[]") -> list[str]:
-    """Return what `cluster.plan` prints as the error; nothing is made by it."""
+    """Return the lines of the error that `cluster.plan` prints."""
     text = f"name: lab\nbackend: ec2\nworkers: {workers}\nec2: {section}\n"
     lab.write_cluster(text.replace("{", "{{").replace("}", "}}"))
     done = lab.run("cluster.plan", expect=3)
@@ -63,7 +63,7 @@ def refused(lab: Yard, section: str = "{}", *, workers: str = "[]") -> list[str]
 
 
 def wrong(lab: Yard, section: str, *, workers: str = "[]") -> list[str]:
-    """Return the problems of which `cluster.plan` prints a list."""
+    """Return the problems that `cluster.plan` lists."""
     first, *problems, last = refused(lab, section, workers=workers)
     assert re.fullmatch(r"error: cluster lab cannot be made in [a-z0-9-]+ as things are", first)
     assert last == LAST
@@ -177,7 +177,7 @@ def test_what_the_file_names_exists(lab: Yard, section: str, problems: list[str]
 
 
 class LargeImage(BaseHTTPRequestHandler):
-    """A registry that has one image, which is as large as a real one with CUDA."""
+    """A registry with one image, whose size is that of a real one with CUDA."""
 
     def do_GET(self) -> None:
         layer = {
@@ -250,9 +250,7 @@ def test_groups_get_what_they_ask_for(lab: Yard, account: Cloud) -> None:
 
 @pytest.fixture
 def subnets(account: Cloud) -> Iterator[list[str]]:
-    """Give the default VPC's subnets, by zone; of those that were made private, they are public
-    again.
-    """
+    """Give the default VPC's subnets, sorted by zone; then make all of them public again."""
     found = [name for _, name in sorted(account.subnets().items())]
     yield found
     for name in found:
@@ -282,7 +280,7 @@ def test_nodes_get_addresses_by_which_they_are_reached(
 def test_chance_does_not_choose_between_public_and_private_subnets(
     lab: Yard, account: Cloud, subnets: list[str]
 ) -> None:
-    # Seed 003, 4: Ray puts each node into any of them; with some SSH times out, with others it does
+    # Seed 003, 4: Ray puts each node into any of them: in some SSH times out, in others it does
     # not.
     (vpc,) = account.ec2.describe_vpcs()["Vpcs"]
     private = account.ec2.create_route_table(VpcId=vpc["VpcId"])["RouteTable"]["RouteTableId"]

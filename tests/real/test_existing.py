@@ -1,4 +1,4 @@
-"""Another user's cluster: looked at, used, left alone."""
+"""Another user's cluster: checked, used, and never changed."""
 
 from __future__ import annotations
 

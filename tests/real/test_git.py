@@ -1,4 +1,4 @@
-"""git's facts about a job: the files that it ignores, and its revision; a run records both."""
+"""Git's facts about a job, as a run records them: the ignored files, and the revision."""
 
 from __future__ import annotations
 

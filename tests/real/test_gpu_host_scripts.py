@@ -1,4 +1,4 @@
-"""Commands on a host with a GPU before a cluster runs images/X; `docker` is a fake."""
+"""Scripts that check a host with a GPU before a cluster runs images/X there; `docker` is a fake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainyard import paths
 pytestmark = pytest.mark.core
 
 IMAGES = ("isaac-lab", "isaac-ray", "schola")
-# As the real one with --interactive: a step's program is read from the standard input.
+# Reads a step's program from standard input, as the real `docker run --interactive` does.
 READS = 'echo "docker $*" | head -1; case "$*" in *" -") cat > /dev/null ;; esac'
 GIVEN = {"schola": ["/opt/unreal/Game.sh"]}
 

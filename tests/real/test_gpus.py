@@ -1,4 +1,4 @@
-"""GPUs that nvidia-smi lists, here by a stand-in."""
+"""GPUs that nvidia-smi lists; a stand-in plays nvidia-smi."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ workers:
 
 @pytest.fixture
 def machine(fresh: Yard) -> Path:
-    """Give the directory of a stand-in for nvidia-smi; the file `count` in it is the number of
-    GPUs.
-    """
+    """Give the directory of a stand-in for nvidia-smi; its file `count` is the number of GPUs."""
     return nvidia_smi.install(fresh, gpus=2)
 
 

@@ -1,6 +1,4 @@
-"""Nothing that a cluster says is trusted: not its size, its time, its shape, its names, its
-characters.
-"""
+"""Nothing that a cluster says is trusted: neither size, time, shape, names nor characters."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Give the command line in this process (its start would take longer than all that is tested
-    here).
-    """
+    """Give the command line in this process: starting another one would take longer than a test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("TRAINYARD_CLUSTER", "lab")
@@ -55,8 +51,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         monkeypatch.setattr("sys.argv", ["trainyard", *arguments])
         code = 0
         try:
-            # Not main(): until a command begins, SIGPIPE ends the process, and this one serves the
-            # dashboard too.
+            # Not main(): it would let SIGPIPE end this process, which serves the dashboard too.
             Program(name="trainyard", namespace=namespace, executor_class=TrainyardExecutor).run()
         except SystemExit as ended:
             code = int(ended.code or 0)
@@ -68,7 +63,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def events(*events: dict[str, Any]) -> dict[str, object]:
-    """Return the answers of a cluster whose run has this stream."""
+    """Return the answers of a cluster whose run has these events."""
     lines = [
         json.dumps({"seq": number, "time": 1.0, **event}) + "\n"
         for number, event in enumerate(events)

@@ -1,6 +1,4 @@
-"""Hostile tasks of one run: each ends as it should, costs no other anything, and leaves nothing
-behind.
-"""
+"""Hostile tasks of one run: each ends as it should, harms no other task, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ env: {{MARK: '{mark}'}}
 tasks:
 """
 FAILS = {"crash": "killed by SIGSEGV"}
-# Files that come home of each, besides directories; the others bring nothing.
+# TASK: the files that it brings home, besides directories. Other tasks bring none.
 HOME = {
     "deep": {"beside"},
     "locked_directory": {"beside"},
@@ -42,7 +40,7 @@ HOME = {
 
 @dataclass(frozen=True)
 class Ran:
-    """The run, and what was said of it."""
+    """The run of all hostile tasks, its document, and the mark of their processes."""
 
     run: Path
     document: dict[str, Any]
@@ -54,7 +52,7 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def ran() -> Iterator[Ran]:
-    """Run the job on a cluster of an ordinary user's own."""
+    """Run the job on a cluster of an ordinary user's."""
     with home_of(NOBODY if os.getuid() == 0 else os.getuid()) as home:
         yard = Yard(home, cluster="hostile", environ={"HOME": str(home)}, prefix=as_nobody())
         yard.write_cluster(HEAD_AND_WORKER)
@@ -82,7 +80,7 @@ def dispatch(yard: Yard) -> Ran:
 
 @contextmanager
 def home_of(user: int) -> Iterator[Path]:
-    """Give a user's directory that may hold files that pytest cannot remove."""
+    """Give an ordinary user's home; files in it may be such that pytest cannot remove them."""
     home = Path(tempfile.mkdtemp(prefix="hostile-", dir="/tmp"))
     home.chmod(0o755)
     os.chown(home, user, -1)

@@ -1,4 +1,4 @@
-"""Images are built: again where nothing changed, and not at all where a stage fails."""
+"""Image builds: layers are reused where nothing changed, and a failed stage tags no image."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RUN --mount=type=secret,id=ca_bundle,target=/dev/shm/ca.pem \\
 ENV PYTHONPATH=/opt/code
 COPY files/ /
 """
-# No other process on this machine sleeps as long as this one.
+# A number of seconds by which a test finds its own `sleep` among all processes.
 SLEEPS = "271.828"
 
 
@@ -50,7 +50,7 @@ def place(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def without_buildx(place: Yard, engine: BedEngine, tmp_path: Path) -> Yard:
-    """Give the same place to a user without a `docker` command, so without buildx."""
+    """Give the same place without a `docker` command, and so without buildx."""
     return Yard(place.home, environ={"DOCKER_HOST": engine.address, "PATH": str(tmp_path)})
 
 
@@ -79,7 +79,7 @@ def saved(engine: BedEngine, reference: str) -> bytes:
 
 
 def files_above_base(engine: BedEngine, reference: str) -> set[str]:
-    """Return every path in the image's layers above the base's."""
+    """Return every path in the layers that the image has above its base."""
     names: set[str] = set()
     with tarfile.open(fileobj=io.BytesIO(saved(engine, reference))) as archive:
         manifest = json.loads(archive.extractfile("manifest.json").read())  # type: ignore[union-attr]
@@ -188,7 +188,7 @@ def test_a_build_s_ways_to_the_outside_do_not_stay_in_the_image(
     write_image(behind, code="answer = 45\n")
     done = behind.run("image.build", "--no-cache", *files)
     reference = next(word for word in done.stdout.split() if word.startswith("trainyard/built:"))
-    # The stage saw all three, or this test would prove nothing.
+    # Prove that the stage saw all three secrets: print them, and fail.
     (behind.home / "images" / "built" / "Dockerfile").write_text(
         DOCKERFILE.replace("|| true", "; exit 3")
     )
@@ -199,7 +199,7 @@ def test_a_build_s_ways_to_the_outside_do_not_stay_in_the_image(
     )
     secrets = (b"company-ca-marker", b"word-of-the-index", b"word-of-the-proxy")
     assert [word for word in secrets if word in content] == []
-    # BuildKit mounts resolv.conf and hosts into etc, which leaves etc itself.
+    # BuildKit mounts resolv.conf and hosts in etc: that leaves the directory etc itself.
     assert files_above_base(engine, reference) - {"etc"} == {"opt", "opt/code", "opt/code/mine.py"}
 
 

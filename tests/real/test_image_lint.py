@@ -1,6 +1,4 @@
-"""Image lint on real images: Ray's, and those for Isaac Lab and Schola, built on stand-ins for
-their bases.
-"""
+"""Image lint on real images: Ray's, and those for Isaac Lab and Schola on stand-in bases."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ CLUSTER = "name: {name}\nbackend: compose\nbuild: {{network: host}}\n"
 
 @pytest.fixture(scope="module")
 def bench(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a place with Schola's package and a game in images/schola, and every image of this
-    module removed after.
-    """
+    """Give a place with Schola's package and a game in images/schola; then remove its images."""
     home = tmp_path_factory.mktemp("lint")
     yard = Yard(home, "lint", environ={**engine.environ(), "XDG_CACHE_HOME": str(home / "cache")})
     yard.write_cluster(CLUSTER)
@@ -49,7 +45,7 @@ def bench(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def built(engine: BedEngine, bench: Yard) -> dict[str, Image]:
-    """Give images/isaac-ray and images/schola as they were built on the stand-ins."""
+    """Give images/isaac-ray and images/schola, built on stand-ins for their bases."""
     for name, base in BASES.values():
         bench.run("image.build", name, "--base", standins.ensure(engine, base), seconds=480)
     return {

@@ -1,4 +1,4 @@
-"""An image that is pushed: its digest, what is sent of it again, and every host that runs it."""
+"""Pushed images: the digest, the layers that a second push sends, and every host that runs them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainyard.seams.processes import free_ports
 
 MB = 1_000_000
 DOCKERFILE = 'ARG BASE\nFROM ${BASE}\nENV PYTHONPATH=/opt/code\nCOPY files/ /\nCMD ["bash"]\n'
-# Names of this run alone: the engine is shared.
+# Names that only this run of the tests uses: the engine is shared.
 NAME = f"pushed-{os.getpid()}"
 BASE = f"push-test/base:{os.getpid()}"
 
@@ -34,7 +34,7 @@ def running(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def mine(
     engine: BedEngine, running: BedRegistry, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Yard]:
-    """Give a directory with an image of the user's own, pushed, and a cluster that is to run it."""
+    """Give a directory with the user's own image, pushed, and a cluster file that names it."""
     home = tmp_path_factory.mktemp("mine")
     yard = Yard(home, environ={**engine.environ(), "XDG_CACHE_HOME": str(home / "cache")})
     write_image(home, code="answer = 41\n")
@@ -66,9 +66,7 @@ def write_image(home: Path, *, code: str) -> None:
 
 
 def push(yard: Yard) -> Any:
-    """Push without a look at it: what lint finds is tested elsewhere, and takes longer than the
-    push.
-    """
+    """Push without lint, which other tests cover and which takes longer than the push."""
     return yard.json("image.push", "--skip-lint")
 
 
@@ -107,7 +105,7 @@ def test_layers_are_not_built_and_sent_again_where_buildkit_forgot_them(
     (fresh.home / "clusters" / "yard.yaml").write_text(json.dumps(cluster))
     image = fresh.home / "images" / NAME
     write_image(fresh.home, code="answer = 41\n")
-    # A layer that is another one whenever it is built.
+    # A layer with another content whenever it is built.
     (image / "Dockerfile").write_text(
         DOCKERFILE.replace("COPY", "RUN head -c 3000000 /dev/urandom > /large\nCOPY")
     )
@@ -119,7 +117,7 @@ def test_layers_are_not_built_and_sent_again_where_buildkit_forgot_them(
     (image / "files" / "opt" / "code" / "mine.py").write_text("answer = 42\n")
     assert push(fresh)["bytes_sent"] < MB
 
-    # Another machine, such as CI's: it has the base, and nothing else.
+    # Now as on another machine, such as CI's: it has the base, and nothing else.
     built = private_engine.docker("images", "--quiet", f"trainyard/{NAME}").stdout.split()
     private_engine.docker("rmi", "--force", *built)
     private_engine.docker("builder", "prune", "--all", "--force")
@@ -135,7 +133,7 @@ def test_every_host_pulls_the_digest_and_runs_it(mine: Yard, running: BedRegistr
     assert [(host["host"], host["ok"], host["result"]) for host in found["hosts"]] == [
         ("here", True, f"ray {versions.RAY}")
     ]
-    # The engine has it all, and the registry is asked nevertheless.
+    # The engine has the whole image, yet `image.verify` asks the registry.
     asked = f"/v2/team/robots/{NAME}/manifests/src-"
     before = running.requests(asked)
     assert f"ray {versions.RAY}" in mine.run("image.verify").stdout

@@ -1,6 +1,4 @@
-"""A wheel and its files, and what pip makes of it: a project by `init`, which passes its own CI
-workflow.
-"""
+"""The wheel and its files, and a project of `init` from it that passes its own CI workflow."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UV, PIP = (Path(sys.executable).with_name(name) for name in ("uv", "pip"))
 
 
-# Directories that stay in the repository; every other directory is shipped somewhere.
+# Directories that only the repository has; all other directories are shipped.
 STAYS = {"docs", "tests", "benchmarks", ".ci", ".github"}
 
 
@@ -62,7 +60,7 @@ def run(
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build wheel and sdist from a repository in which also lies what git does not track."""
+    """Build wheel and sdist from a repository that also has files unknown to git."""
     source, dist = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     for name in tracked(ROOT):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +78,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / junk).parent.mkdir(exist_ok=True)
         (source / junk).write_text("mine")
 
-    # The sdist from the repository, and the wheel from the sdist.
+    # Builds the sdist from the repository, and the wheel from the sdist.
     run(UV, "build", "-q", "--out-dir", dist, ".", cwd=source)
     return dist
 
@@ -98,7 +96,7 @@ def test_wheel_and_sdist_contain_what_git_tracks(built: Path) -> None:
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment with pip, in which Trainyard is installed or is going to be."""
+    """A virtual environment with pip, for Trainyard to be installed in."""
 
     home: Path
 
@@ -113,10 +111,9 @@ class Environment:
 
 
 def environment(home: Path, *extras: str) -> Environment:
-    """Make an environment with pip, and the packages that Trainyard with these extras needs at
-    locked versions.
+    """Make an environment with pip and the locked packages that Trainyard needs with these extras.
 
-    They are linked by uv, which takes 3 s: Trainyard itself is what pip installs in these tests. In
+    uv links the packages, which takes 3 s: in these tests pip installs only Trainyard itself. In
     tests/large pip installs all of it.
     """
     home.mkdir()
@@ -142,7 +139,7 @@ def environment(home: Path, *extras: str) -> Environment:
 
 
 def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_path: Path) -> None:
-    """The user has no extra; CI has what requirements.txt names, in an environment of its own."""
+    """The user installs no extra; CI has a second environment, with what requirements.txt names."""
     user = environment(tmp_path / "user")
     user.run("pip", "install", "-q", next(built.glob("*.whl")), cwd=tmp_path)
     made = user.run("trainyard", "init", "My Robots", cwd=tmp_path)
@@ -164,7 +161,7 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
         refused = user.run("trainyard", *command, cwd=project, expect=3)
         assert f"error: {message}\n  -> Install it: {versions.installing(extra)}" in refused
 
-    # --debug adds the traceback, and nothing that Invoke logs.
+    # --debug adds the traceback, but none of Invoke's own log lines.
     assert "Traceback (most recent call last)" in refused
     assert not re.search(r"(?m)^invoke\.", refused)
 
@@ -180,7 +177,7 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
     finally:
         printed.append(ci.run("bash", "-ec", steps[-1], cwd=project))
 
-    # Each command names the next one as it is typed here.
+    # Each command names the next one, written as the workflow runs it.
     following = [text.splitlines()[-1].removeprefix("next: ") for text in printed[1:]]
     run = next(project.glob("results/spirals-*")).name
     assert following == [*steps[2:4], f"trainyard train.watch {run}", "trainyard cluster.up"]
@@ -191,7 +188,7 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
         f"does not have it\n  at {ci.home}/venv/bin/python\n  -> Install it there: pip install "
         "cmaes optuna"
     ) in sweep
-    # The first curve that a user sees is one of learning.
+    # The first curve that a user sees shows learning.
     (first, *_, last) = re.findall(r"step \d+: ([\d.]+)% right", printed[3])
     assert float(first) < 90 < 95 < float(last)
 
@@ -212,7 +209,7 @@ def test_the_first_step_of_ci_says_that_requirements_do_not_name_trainyard(tmp_p
 def test_init_in_a_repository_writes_missing_files_and_names_lines_to_add(tmp_path: Path) -> None:
     trainyard = Path(sys.executable).with_name("trainyard")
     run("git", "init", "-q", cwd=tmp_path)
-    # As GitHub proposes it for Python.
+    # The .gitignore that GitHub proposes for Python.
     (tmp_path / ".gitignore").write_text("__pycache__/\nwheels/\n.venv\n")
     (tmp_path / "requirements.txt").write_text("numpy\n")
     run(trainyard, "--dry", "init", cwd=tmp_path)

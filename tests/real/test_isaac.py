@@ -1,6 +1,4 @@
-"""Isaac Lab's own files run: a sweep of a JobCfg class, a task_runner file, an aggregate command
-line.
-"""
+"""Isaac Lab's own files run: a sweep of a JobCfg class, a task_runner file, an aggregate line."""
 
 from __future__ import annotations
 
@@ -15,14 +13,14 @@ from tests.real.jobs import newest
 from tests.real.yard import Yard
 from tests.standins import isaac_workflow
 
-# Each library trains in one of the two ways; what a later attempt is given in each is in
-# tests/unit/test_isaac_task.py.
+# The libraries of each of the two kinds of workflow. Their command lines after a retry are tested
+# in tests/unit/test_isaac_task.py.
 NEW, OLD = ("skrl", "sb3"), ("rl_games", "rsl_rl")
 
 
 @dataclass(frozen=True)
 class Isaac:
-    """A place with Isaac Lab's look: isaaclab.sh, and the directory of its workflows."""
+    """A directory laid out as Isaac Lab's: isaaclab.sh, and the scripts of its workflows."""
 
     script: Path
 
@@ -143,7 +141,7 @@ def test_a_class_of_isaac_lab_is_a_sweep_whose_repeats_share_a_network(
 
     for trial in status["trials"]:
         trained = [logs(run, task, 1) for task in trial["tasks"]]
-        # All but the number of its own that a process carries.
+        # Drop the number that differs for each process.
         networks = {re.sub(r"-rid \d+", "", text.partition("\n")[0]) for text in trained}
         assert len(networks) == 1 and f"--num_envs {trial['params']['num_envs']} " in networks.pop()
         ended = [

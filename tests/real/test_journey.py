@@ -20,8 +20,8 @@ from tests.real.jobs import newest
 from tests.real.yard import Yard
 
 TASKS = 5
-# The first attempt says what it finds, does its deeds, says what is there then, and fails; the next
-# only looks.
+# The first attempt prints what it finds, does its deeds, prints what it leaves, and fails. The
+# second attempt only prints what it finds.
 TRAVELS = """
 import json, os, sys
 from pathlib import Path
@@ -37,7 +37,7 @@ if os.environ["TRAINYARD_ATTEMPT"] == "1":
     print("LEFT " + json.dumps(said()), flush=True)
     sys.exit(1)
 """
-# No links: what becomes of those depends on where they lead.
+# Without links: their fate depends on where they lead.
 _PLAIN = ("write", "append", "replace", "rename", "remove", "make directory", "make executable")
 
 
@@ -63,7 +63,7 @@ def as_json(deed: Deed) -> list[Any]:
 def test_each_attempt_and_home_see_what_the_page_says(
     yard: Yard, job: list[Deed], plans: list[list[Deed]], declared: list[str]
 ) -> None:
-    # A job file with a pattern as an output is refused.
+    # A job file with a pattern as an output is rejected.
     declared = [one for one in declared if "*" not in one]
     plans = [[deed for deed in plan if deed[0] in _PLAIN] for plan in plans]
     with tempfile.TemporaryDirectory() as root:
@@ -92,7 +92,7 @@ def test_each_attempt_and_home_see_what_the_page_says(
         ):
             return
 
-        # An output that no task has left is an error, and no matter here.
+        # A declared output that no task has left makes the command fail: here that does not matter.
         yard.run("train.dispatch", str(directory), "--skip-smoke", expect=None)
         run = newest(yard)
         parents = {

@@ -1,6 +1,4 @@
-"""The keeper of a node, with a stand-in for `ray start`: when it tries again, when it gives up,
-what it ends.
-"""
+"""The keeper of a node, with a stand-in for `ray start`: its retries, its end, what it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# The keeper on a machine of which the operating system says this load.
+# Runs the keeper with this load average as the operating system's.
 UNDER_LOAD = """
 import os, runpy, sys
 load = float(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The base of the Kubernetes backend, on a real API server and kubelets: ports and logins."""
+"""The Kubernetes backend's base on a real API server and kubelets: port forwards and logins."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from trainyard.seams.kube.types import POD, Object
 NAMESPACE = "seams"
 IMAGE = "trainyard-bed/base:1"
 MIB = 1024 * 1024
-# The memory that a Trainyard login may keep for a transfer of any size.
+# The process may have grown by so much memory after a transfer of any size.
 GROWTH = 48 * MIB
 
-# Answers with so many bytes, with the digest of what it was sent, or never.
+# Answers with a number of bytes, with the digest of its input, or never.
 SERVER = """
 import hashlib, http.server, socketserver, time
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -58,7 +58,7 @@ Server(("0.0.0.0", 8000), Handler).serve_forever()
 
 @pytest.fixture(scope="module")
 def lab(kube: KubeBed) -> Iterator[Kube]:
-    """Give a Kubernetes with a pod that serves, as its administrator sees it."""
+    """Give an administrator's access to a Kubernetes, with a pod that serves."""
     kube.publish(IMAGE)
     kube.kubectl("create", "namespace", NAMESPACE)
     lab = api.connect(config.access(kube.environ()))
@@ -85,7 +85,7 @@ def lab(kube: KubeBed) -> Iterator[Kube]:
 
 
 def port(kube: Kube, *, what: str) -> int:
-    """Return the port here that ends at the server's."""
+    """Return a local port that is forwarded to the server's."""
     return forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what=what)
 
 

@@ -22,7 +22,7 @@ from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
 
 SPACE = "lab"
-# No task runs on the head.
+# The head takes no tasks.
 LAB: dict[str, Any] = {
     "head": {"cpus": 0, "memory": "1GiB"},
     "workers": [
@@ -77,7 +77,7 @@ WIDE = """
     resources: {share: 1}
     node: {group: burst}
 """
-# The first time it stays, once its checkpoint is there.
+# The first attempt waits after its checkpoint; one that resumes ends soon.
 STEPS = """
     import os, pathlib, time
     place = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "step")
@@ -94,8 +94,9 @@ WHERE = """
 
 @pytest.fixture(scope="module")
 def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a head and two workers on three hosts, with the operator from a chart's directory; then
-    nothing is left.
+    """Give a head and two workers on three hosts; the operator's chart is a directory.
+
+    After the tests nothing of the cluster and the operator is left.
     """
     kube.publish(RAY_IMAGE)
     wait_until(
@@ -118,7 +119,7 @@ def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yar
 
 @pytest.fixture(scope="module")
 def second(kube: KubeBed, lab: Yard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give one more cluster in the same namespace, a head alone, with a claim for outputs."""
+    """Give another cluster in the same namespace: only a head, with a claim for outputs."""
     second = kubernetes.yard(kube, tmp_path_factory.mktemp("second"), "second")
     kubernetes.write(kube, second, SECOND, namespace=SPACE)
     with second.up():
@@ -149,7 +150,7 @@ def by_hand(kube: KubeBed, lab: Yard) -> Iterator[str]:
 
 @pytest.fixture
 def other(kube: KubeBed, lab: Yard, tmp_path: Path) -> Iterator[Yard]:
-    """Give a place for one more cluster in the same namespace; it is removed after the test."""
+    """Give a place for another cluster in the same namespace; it is removed after the test."""
     other = kubernetes.yard(kube, tmp_path, "other")
     yield other
     other.remove_all()
@@ -493,7 +494,7 @@ def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(
     kubernetes.write(kube, other, GROWS, namespace=SPACE)
     other.run("cluster.up")
     assert list(other.states()) == ["head"]
-    # Both at once or none: one node after the other would not do.
+    # The job needs both nodes at once: adding them one by one would never start it.
     write_job(other, "wide", WIDE)
     other.run("train.dispatch", "wide")
     tasks = other.json("train.status")["tasks"]
@@ -514,7 +515,7 @@ def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(
 
 
 def everything(kube: KubeBed) -> dict[str, str]:
-    """Return the resourceVersion of all that cluster.up makes."""
+    """Return the resourceVersion of all objects that cluster.up makes."""
     names = {SPACE, "kuberay-system"}
     found = kubernetes.objects(kube, "namespaces,customresourcedefinitions")
     ours = (
@@ -540,7 +541,7 @@ def token_of(kube: KubeBed, cluster: str) -> str:
 
 
 def mark_of(kube: KubeBed, cluster: str) -> list[str]:
-    """Return the objects that a change of a cluster touches: RayCluster, Secret, pods."""
+    """Return uids and versions of what a change of a cluster touches: RayCluster, Secret, pods."""
     made = kubernetes.one(kube, "rayclusters.ray.io", cluster, namespace=SPACE)
     secret = kubernetes.one(kube, "secret", cluster, namespace=SPACE)
     assert made is not None and secret is not None

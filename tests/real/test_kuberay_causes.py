@@ -16,7 +16,7 @@ from tests.real.yard import Yard
 pytestmark = pytest.mark.breaking
 SPACE = "causes"
 BROKEN = "trainyard-bed/broken:1"
-# A head works; a worker ends.
+# Starts a head as usual; a worker ends with an error.
 BROKEN_RAY = """#!/bin/sh
 case "$*" in
   *"start --head"*|*health-check*) exec /opt/ray/bin/ray.whole "$@";;
@@ -27,7 +27,7 @@ exit 9
 LAB = {
     "head": {"cpus": 1, "memory": "1GiB"},
     "workers": [{"name": "cpu", "count": 1, "cpus": 1, "memory": "512MiB"}],
-    # No command that could ask it before the hosts do is told of it.
+    # Without a registry in the file no command asks it first: the hosts find out.
     "registry": None,
 }
 
@@ -36,7 +36,7 @@ Make = Callable[..., Yard]
 
 @pytest.fixture(scope="module")
 def broken_image(kube: KubeBed) -> None:
-    """Have an image of which workers do not start where the hosts find it."""
+    """Publish an image whose head starts and whose workers do not."""
     script = (
         "mv /opt/ray/bin/ray /opt/ray/bin/ray.whole && cat > /opt/ray/bin/ray "
         f"<<'END'\n{BROKEN_RAY}END\n"
@@ -55,7 +55,7 @@ def broken_image(kube: KubeBed) -> None:
 
 @pytest.fixture
 def make(kube: KubeBed, operator: None, tmp_path: Path) -> Iterator[Make]:
-    """Give what writes a cluster's file; the cluster goes after the test."""
+    """Give a function that writes a cluster's file; the cluster is removed after the test."""
     made: list[Yard] = []
 
     def write(name: str, *, image: str = RAY_IMAGE) -> Yard:
@@ -70,7 +70,7 @@ def make(kube: KubeBed, operator: None, tmp_path: Path) -> Iterator[Make]:
 
 
 def _refused(yard: Yard, *options: str, expect: int) -> str:
-    """Return the error of an `up` that breaks; what stands before it says how far it came."""
+    """Return the error of an `up` that fails; print the line before, which shows the progress."""
     done = yard.run("cluster.up", *options, expect=expect)
     before, _, said = done.stderr.partition("\nerror: ")
     assert "\nerror: " not in said

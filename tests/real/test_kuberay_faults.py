@@ -1,6 +1,6 @@
 """Faults of a cluster on Kubernetes: pods, the head, the API server, a registry, a whole host.
 
-All of it for a user who has one namespace and nothing else.
+In all tests the user may use one namespace and nothing else.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def lab(count: int) -> dict[str, Any]:
     return {"head": {"cpus": 0, "memory": "1GiB"}, "workers": workers}
 
 
-# Waits on its node for a file, and for nothing once it resumes from a checkpoint.
+# Waits for a file on its node; with a checkpoint, ends at once.
 WAITING = (
     RESUMING
     + 'while not pathlib.Path("/tmp", os.environ["TRAINYARD_RUN"]).exists():\n    time.sleep(0.2)\n'
@@ -55,14 +55,15 @@ WAITING = (
 
 @pytest.fixture(scope="module")
 def config(kube: KubeBed, operator: None) -> Path:
-    """Give a kubeconfig for one namespace; KubeRay is an administrator's."""
+    """Give a kubeconfig for one namespace; the KubeRay operator is an administrator's."""
     return kube.restricted(SPACE)
 
 
 @pytest.fixture(scope="module")
 def faulty(kube: KubeBed, config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a cluster with two workers; every test leaves it as good as it found it, and nothing
-    else is changed.
+    """Give a cluster with two workers, which every test leaves as good as it found it.
+
+    After the tests nothing outside the cluster has changed.
     """
     before = kubernetes.general(kube)
     yard = kubernetes.yard(kube, tmp_path_factory.mktemp("faults"), "faulty", kubeconfig=config)
@@ -86,7 +87,7 @@ def counting_job(yard: Yard, *, pause: float) -> str:
 
 
 def kill_pod(kube: KubeBed, pod: str, *, space: str = SPACE) -> None:
-    """Remove a pod at once, as the loss of what it runs in would."""
+    """Remove a pod at once, as the loss of its host would."""
     kube.kubectl("delete", "pod", pod, "-n", space, "--force", "--grace-period=0")
 
 
@@ -181,9 +182,9 @@ def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(
             what="tasks run",
         )
 
-        time.sleep(3)  # their checkpoints travel
+        time.sleep(3)  # for the checkpoints to reach the head
         started = [event for event in events(newest(faulty)) if event["event"] == "attempt-started"]
-        # One task runs on each worker; the first host is the API server's.
+        # One task runs on each worker; the first host also runs the API server.
         vital = (where["head"], kube.plane.host.name)
         task, host = next(
             (one["task"], where[one["node"]]) for one in started if where[one["node"]] not in vital
@@ -229,7 +230,7 @@ def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(
 
 @contextmanager
 def paused(kube: KubeBed, host: str) -> Iterator[None]:
-    """Have a whole host stand still, with its connections open."""
+    """Freeze a whole host inside the block; its connections stay open."""
     container = kube.host(host).container
     kube.engine.docker("pause", container)
     try:
@@ -326,9 +327,7 @@ def test_a_registry_lost_in_mid_pull_is_named_and_up_continues_with_it(
 
 
 def with_layer(kube: KubeBed, *, megabytes: int) -> str:
-    """Publish Ray's image with a layer more, of which no host has anything; it is the same one each
-    time.
-    """
+    """Publish Ray's image with another layer, which no host has; the layer is always the same."""
     fresh = "trainyard-bed/fresh:1"
     write = f"open('fresh', 'wb').write(random.Random(0).randbytes({megabytes * MEGABYTE}))"
     script = f'cd && python3 -c "import random; {write}" && touch -d @0 fresh .'
@@ -344,9 +343,7 @@ def with_layer(kube: KubeBed, *, megabytes: int) -> str:
 
 
 def known_since(kube: KubeBed, pods: str) -> float:
-    """Return when a kubelet first said that it failed to do something for one of these pods, in
-    Unix seconds.
-    """
+    """Return when a kubelet first reported a failure for one of these pods, in Unix seconds."""
     failed = [
         one["firstTimestamp"]
         for one in kubernetes.objects(kube, "events", "-n", SPACE)

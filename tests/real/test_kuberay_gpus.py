@@ -1,6 +1,4 @@
-"""GPUs on Kubernetes, here of a device plugin that has none to give but does all else that NVIDIA's
-does.
-"""
+"""GPUs on Kubernetes: the device plugin behaves as NVIDIA's, but has no real GPUs to give."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ EACH = """
 
 @pytest.fixture(scope="module")
 def machines(kube: KubeBed) -> Iterator[list[Host]]:
-    """Give two hosts with two GPUs each; the third has none."""
+    """Give the two hosts that have two GPUs each; the third host has none."""
     kube.publish(GPU_IMAGE)
     machines = kube.hosts[1:]
     for host in machines:
@@ -45,7 +43,7 @@ def machines(kube: KubeBed) -> Iterator[list[Host]]:
 def lab(
     kube: KubeBed, operator: None, machines: list[Host], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Yard]:
-    """Give a cluster that has all four of them."""
+    """Give a cluster that has all four GPUs."""
     lab = kubernetes.yard(kube, tmp_path_factory.mktemp("gpus"), "gpus")
     kubernetes.write(kube, lab, LAB, namespace=SPACE, image=GPU_IMAGE)
     with lab.up("--purge"):

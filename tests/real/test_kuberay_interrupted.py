@@ -1,4 +1,4 @@
-"""`cluster.up` cut short, time after time: repeated, it ends in one good cluster, nothing twice."""
+"""Interrupt `cluster.up` again and again: it ends in one good cluster, with nothing made twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAB = {
 
 @pytest.fixture
 def cut(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
-    """Give a place to work in with the file of a cluster, on a Kubernetes that knows no KubeRay."""
+    """Give a place to work with a cluster's file, on a Kubernetes without KubeRay."""
     kube.publish(RAY_IMAGE)
     yard = kubernetes.yard(kube, tmp_path, NAME)
     kubernetes.write(kube, yard, LAB, namespace=SPACE)
@@ -62,9 +62,7 @@ def test_up_killed_or_interrupted_in_a_step_continues_to_one_good_cluster(
 
 
 def _interrupted_at(yard: Yard, line: str) -> tuple[int, str]:
-    """Interrupt `up`, and what it started, a moment after it said a line; return its exit code and
-    what it said.
-    """
+    """Interrupt `up`, and its children, just after it said a line; return exit code and output."""
     up = yard.start("cluster.up", as_leader=True)
     assert up.stdout is not None
     said = ""
@@ -86,7 +84,7 @@ def _count(kube: KubeBed, *what: str) -> int:
 
 
 def _note(kube: KubeBed, seen: set[str]) -> None:
-    """Write down what there is only one of: it must not be made again."""
+    """Add to `seen` the objects of which a cluster has one each: none may be made a second time."""
     for kind in ("rayclusters", "secrets", "persistentvolumeclaims"):
         for one in kubernetes.objects(kube, kind, "-n", SPACE, "-l", naming.of_cluster(NAME)):
             seen.add(f"{kind}/{one['metadata']['name']}/{one['metadata']['uid']}")
@@ -97,8 +95,7 @@ def _assert_good(kube: KubeBed, yard: Yard, seen: set[str]) -> None:
     assert sorted(states.values()) == ["up", "up"], states
     pods = kubernetes.uids(kube, NAME, namespace=SPACE)
     assert len(pods) == 2
-    # One token, one claim, one RayCluster, and each is the one that the first of all these commands
-    # made.
+    # One token, one claim, one RayCluster: each is still the one that the first command made.
     assert sorted(one.split("/")[0] for one in seen) == [
         "persistentvolumeclaims",
         "rayclusters",

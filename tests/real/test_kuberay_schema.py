@@ -1,4 +1,4 @@
-"""The objects for Kubernetes, against the schema of the operator that is built here."""
+"""The objects that Trainyard makes fit the schema of the operator that is built for the tests."""
 
 from __future__ import annotations
 

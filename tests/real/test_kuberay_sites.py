@@ -1,4 +1,4 @@
-"""Demands of some sites on Kubernetes: restricted pods, registries with a password."""
+"""Requirements of some sites with Kubernetes: restricted pods, registries with a password."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.real.yard import Yard
 pytestmark = pytest.mark.breaking
 SPACE = "site"
 HEAD = {"head": {"cpus": 1, "memory": "1GiB"}}
-# An administrator's objects in a namespace that enforces the Pod Security Standard `restricted`.
+# An administrator's objects, in a namespace that enforces the Pod Security Standard `restricted`.
 STRICT = """
 apiVersion: v1
 kind: Namespace
@@ -44,7 +44,7 @@ kind: PriorityClass
 metadata: {name: training}
 value: 1000
 """
-# All that a file can say of pods, but for GPUs.
+# Every setting of pods that a cluster file may have, except GPUs.
 SAID = {
     **HEAD,
     "kuberay": {
@@ -76,7 +76,7 @@ LOOK = """
 
 @pytest.fixture
 def other(kube: KubeBed, operator: None, tmp_path: Path) -> Iterator[Yard]:
-    """Give a place for a cluster; it is removed after the test."""
+    """Give a place for a cluster in a new namespace; both are removed after the test."""
     kube.kubectl("create", "namespace", SPACE)
     other = kubernetes.yard(kube, tmp_path, "other")
     yield other

@@ -1,8 +1,7 @@
-"""Clusters that end themselves: the operator's processes are killed, its state directory is away,
-and nothing is left.
+"""Clusters with a leash (deadline, idle limit) end themselves after the operator's loss.
 
-On this machine, where nodes are as gone as their operator, the directory stays. Over SSH:
-test_compose_ssh.py.
+The tests kill the operator's processes and move its state directory away. Local nodes would be lost
+with their operator's machine, so there the directory stays. Over SSH: test_compose_ssh.py.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ KEEPS = """
     outputs_every: 1h
     """
 HELD = "leash: {{idle: 2h, deadline: 12h}}\n"
-# A process that is told begins to end then; its runs take some seconds more.
+# Seconds until the deadline of local processes; their runs take some seconds more to end.
 SOON = 8.0
 CONTAINERS = """
 name: {name}
@@ -88,10 +87,10 @@ def test_processes_of_this_machine_end_themselves(fresh: Yard) -> None:
     waits = followed(fresh, "waits", WAITS)
     alone = newest(fresh)
     due = shorten(fresh, made=psutil.Process(nodes[0].pid).create_time(), seconds=SOON)
-    # Ray keeps running while the leash is changed.
+    # Ray keeps running when the leash is changed.
     assert nodes == [fresh.keeper("head"), fresh.keeper("cpu-0")]
     killed(waits)
-    # A follower of a run gets its outputs.
+    # A run that is followed sends its outputs home before the end.
     code, output = end_of(keeps)
     assert (code, "stopped by the leash of the cluster, 1 of 1 tasks stopped" in output) == (
         1,
@@ -124,7 +123,7 @@ def test_containers_end_themselves_and_the_outputs_volume_stays(
     with yard.up():
         assert left() == ["trainyard-leashed-leash", "trainyard-leashed-head", "trainyard-leashed"]
         assert {step["state"] for step in yard.json("cluster.plan")["steps"]} == {"already"}
-        # The token is in no argument, label or variable of it.
+        # The token is in no argument, label or variable of the leash's container.
         assert yard.token() not in engine.docker("inspect", "trainyard-leashed-leash").stdout
         started = inspected("{{.State.StartedAt}}")
         made = datetime.fromisoformat(inspected("{{.Created}}")[:19] + "+00:00").timestamp()

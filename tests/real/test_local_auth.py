@@ -1,4 +1,4 @@
-"""No request gets in without the token, and the token is shown nowhere."""
+"""No request without the token is accepted, and the token is shown nowhere."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _no_token() -> dict[str, str]:
 
 
 def _everything_public(process: psutil.Process) -> str:
-    """Return what /proc shows of a process."""
+    """Return a process's command line and environment from /proc; empty once it has ended."""
     try:
         environ = Path(f"/proc/{process.pid}/environ").read_bytes().decode(errors="replace")
         return " ".join([*process.cmdline(), environ])

@@ -1,4 +1,4 @@
-"""A local cluster as its users see it: made, asked, made again, removed."""
+"""A local cluster as its users see it: made, queried, made again, removed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_no_process_of_a_node_listens_beyond_the_loopback_address(yard: Yard) ->
         if connection.status == "LISTEN" and connection.laddr
     }
     assert listening
-    # An IPv6 socket that is bound to the IPv4 loopback address takes nothing else.
+    # An IPv6 socket bound to the IPv4 loopback address accepts no other connections.
     assert listening <= {"127.0.0.1", "::ffff:127.0.0.1"}
 
 
@@ -66,7 +66,8 @@ def test_everything_that_is_written_is_readable_by_its_owner_only(yard: Yard) ->
 def test_logs_name_the_node_of_each_line(yard: Yard) -> None:
     lines = yard.run("cluster.logs", "--no-follow").stdout.splitlines()
     assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
-    # A raylet's lines besides its state dumps, which only --all shows, may precede the last lines.
+    # Before the last lines may be some of a raylet's that are no state dump (only --all shows
+    # dumps).
     every = yard.run("cluster.logs", "--no-follow", "--all").stdout.splitlines()
     assert any(line.startswith("gpu-0 raylet.out | ") for line in every)
     lines = yard.run("cluster.logs", "gpu-1", "--no-follow").stdout.splitlines()
@@ -128,7 +129,7 @@ def test_clusters_whose_names_begin_alike_go_together_after_a_yes(fresh: Yard) -
         f"name: {theirs}\nbackend: existing\nauth: none\nexisting: {{{{address: '{address}'}}}}\n",
         name=theirs,
     )
-    # A record of this machine stands for a file that was lost.
+    # The file of the second cluster is lost; this machine's record still names the cluster.
     (fresh.home / "clusters" / f"{second}.yaml").unlink()
     refused = fresh.run("cluster.down", "--all", fresh.cluster, expect=2).stderr
     assert f"error: remove 2 clusters ({first}, {second}): not without a yes\n" in refused
@@ -178,7 +179,7 @@ def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a cluster with one worker that tests break; each leaves it whole, but for the last."""
+    """Give a cluster with one worker for tests to break; each but the last leaves it whole."""
     pair = Yard(tmp_path_factory.mktemp("pair"), cluster="pair")
     pair.write_cluster(HEAD_AND_WORKER)
     with pair.up():
@@ -202,7 +203,7 @@ def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard)
 def test_a_node_starts_where_one_before_left_its_directory(pair: Yard) -> None:
     pair.raylet("cpu-0").kill()
     wait_until(lambda: pair.states()["cpu-0"] == "down", seconds=20, what="cpu-0 is down")
-    # Nothing is written about it any more; its directory is open to all, as Ray makes it.
+    # No record of the node is left, but its directory is, writable by all users as Ray makes it.
     (pair.state / "nodes" / "cpu-0.json").unlink()
     pair.run("cluster.up")
     assert pair.states() == {"head": "up", "cpu-0": "up"}
@@ -220,7 +221,7 @@ def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair:
     assert not processes.alive(before)
 
 
-# An event file that is no such thing: the step of its scalar is a number of 12 bytes.
+# A damaged event file: the step of its scalar is a number of 12 bytes.
 DAMAGED = bytes.fromhex(
     "19" + 11 * "00" + "10" + 11 * "ff" + "01" + "2a0a0a080a0178150000803f" + 4 * "00"
 )

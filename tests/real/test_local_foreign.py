@@ -1,4 +1,4 @@
-"""Other people's Ray on the same machine, and our other clusters there, are never touched."""
+"""Another user's Ray on the same machine, and our other clusters there, are never touched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.seams import processes
 
 @pytest.fixture
 def foreign() -> Iterator[frozenset[processes.ProcessId]]:
-    """Start a head as another user would, with `ray start`; end it by its own processes."""
+    """Give the processes of a head that another user's `ray start` made; end them afterwards."""
     with ray_start.head(
         Path(f"/tmp/foreign-{os.getpid()}"), {"RAY_AUTH_MODE": "disabled"}, cpus=1
     ) as (_, leader):
@@ -36,11 +36,11 @@ def test_two_commands_at_once_make_one_cluster_which_ends_alone(
     assert sum(process.info["name"] == "raylet" for process in fresh.processes()) == 1
     assert fresh.address() != yard.address()
     assert set(fresh.states()) == {"head"}
-    # A job can be submitted the moment that up returns.
+    # A job can be submitted as soon as `up` returns.
     answer = httpx.post(f"{fresh.address()}/api/jobs/", json={"entrypoint": "true"}, timeout=30)
     assert answer.status_code == 200, answer.text
 
-    # `down` also ends what the killed keeper of a head leaves.
+    # `down` also ends the processes that a head's killed keeper leaves.
     psutil.Process(fresh.keeper("head").pid).kill()
     fresh.run("cluster.down", "--end-runs")
     assert fresh.leftovers() == []

@@ -1,6 +1,4 @@
-"""`cluster.up` that is cut short at some moment: repeated it makes a good cluster, and `down`
-leaves nothing.
-"""
+"""Interrupt `cluster.up`: repeated, it makes a good cluster, and `down` leaves nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ MOMENTS: dict[str, Callable[[Yard], bool]] = {
 
 
 def _interrupt(yard: Yard, moment: str, number: signal.Signals) -> int:
-    """Start `cluster.up`, end it at that moment, and return its exit code."""
+    """Start `cluster.up`, send it a signal at this moment, and return its exit code."""
     command = yard.start("cluster.up")
     wait_until(
         lambda: MOMENTS[moment](yard) or command.poll() is not None,

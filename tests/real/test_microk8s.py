@@ -1,5 +1,4 @@
-"""A lab of bare hosts, reached by SSH: made a Kubernetes, trained on, broken by hand and mended,
-given back.
+"""A lab of bare hosts, reached by SSH: made a Kubernetes, trained on, broken, mended, given back.
 
 Each test needs the one before.
 """
@@ -35,9 +34,7 @@ ENDS_SOON = "PYTHONPATH=/opt/bed python3 -c 'from standin import certs; certs.se
 
 @dataclass(frozen=True)
 class Lab:
-    """Three bare hosts, and a place to work in with the cluster file that we ship, for these
-    hosts.
-    """
+    """Three bare hosts, and a place to work with the shipped cluster file for these hosts."""
 
     hosts: list[Host]
     yard: Yard
@@ -55,13 +52,14 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             yield Lab(made, yard, registry)
         finally:
             yard.run("registry.down", "--purge")
-            # Where a dockerd looks for CAs cannot be chosen: it is the machine's own directory.
+            # dockerd looks for CAs only in this directory of the machine.
             shutil.rmtree(f"/etc/docker/certs.d/{registry}", ignore_errors=True)
 
 
 def _place_to_work(home: Path, engine: BedEngine, made: list[Host], registry: str) -> Yard:
-    """Give the file that we ship; of the bed are hosts, registry, base and chart, and how little it
-    has to spare.
+    """Give the shipped cluster file with the bed's hosts, registry, base image and chart.
+
+    Nodes request little, since the bed's hosts are small.
     """
     document: dict[str, Any] = yaml.safe_load((shipped("clusters") / "microk8s.yaml").read_text())
     login = {"username": "ann", "password_env": "REGISTRY_PASSWORD"}
@@ -98,14 +96,14 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
     assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
     print(yard.run("cluster.up", seconds=600).stderr)
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
-    # DNS was there from the start, on all hosts: to enable it would restart every kubelet, and the
-    # API server.
+    # DNS was enabled from the start, on all hosts. Enabling it later would restart every kubelet
+    # and the API server.
     assert "Restarting" not in lab.hosts[0].run("cat", "/var/log/microk8s.launch.log").stdout
 
     for host in lab.hosts:
         assert host.run("grep", "-c", "^--cluster-d", KUBELET_ARGUMENTS).stdout == "2\n"
 
-    # No token is left with which anybody else could join.
+    # No token is left with which another host could join.
     tokens = (
         lab.hosts[0].run("cat", "/var/snap/microk8s/current/credentials/cluster-tokens.txt").stdout
     )
@@ -124,7 +122,7 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
 
 
 def test_pods_of_every_host_look_names_up(lab: Lab) -> None:
-    # All but the first joined within the last minutes, with what the first told them of DNS.
+    # All hosts but the first joined minutes ago, and got their DNS settings from the first.
     name = "kubernetes.default.svc.cluster.local"
     assert (
         each(lambda host: microk8s.look_up(lab.hosts[0], host.name, name), lab.hosts)
@@ -135,7 +133,8 @@ def test_pods_of_every_host_look_names_up(lab: Lab) -> None:
 def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:
     document = lab.yard.json("cluster.status")
     on = {node["host"]: [node["name"]] for node in document["nodes"]}
-    # They were made within a second, or not.
+    # The certificate that ends first is shown. All are made at about the same second: which is
+    # first varies.
     first, *others = [host.pop("certificate") for host in document["hosts"]]
     assert first in ("server.crt", "front-proxy-client.crt")
     assert set(others) <= {"kubelet.crt", "proxy.crt"}
@@ -164,7 +163,7 @@ def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:
 @pytest.mark.lifecycle
 def test_cartpole_trains_on_every_host(lab: Lab) -> None:
     yard = lab.yard
-    # Behind the gate: what smoke.run looks at is looked at first.
+    # Without --skip-smoke: the smoke test runs before the job.
     yard.run("train.dispatch", "cartpole")
     run = next(yard.results.glob("cartpole-*"))
     assert len({task["attempts"][0]["node"] for task in yard.json("train.status")["tasks"]}) == 3
@@ -180,7 +179,7 @@ def test_shells_and_logs_reach_hosts_and_nodes(lab: Lab) -> None:
         == "host-3\n"
     )
     assert yard.run("cluster.shell", "host-3", "--command", "hostname").stdout == "host-3\n"
-    # By the first control plane: no kubectl is needed here.
+    # A node's shell is reached through the first control plane: this machine needs no kubectl.
     assert yard.json("cluster.shell")["command"][0] == "ssh"
     assert "-head-" in yard.run("cluster.shell", "--command", "hostname; exit 7", expect=7).stdout
     assert_forwarded(yard, "head")
@@ -214,15 +213,15 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
     yard, (first, second, _) = lab.yard, lab.hosts
     assert yard.json("cluster.doctor") == {"name": "lab", "ok": True, "findings": []}
     first.shell(ENDS_SOON)
-    # The leftovers of a control plane that is gone for good.
+    # Plant the database's entry for a control plane that was lost for good.
     ghost = f"{first.ip.rpartition('.')[0]}.250"
     add = f"from standin import store; store.add('{ghost}:19001'); store.write_files()"
     first.run("env", "PYTHONPATH=/opt/bed", "python3", "-c", add)
     first.run("snap", "refresh", "--unhold", "microk8s")
     second.shell(f"rm -r /var/snap/microk8s/current/args/certs.d/{lab.registry}")
-    # As one has them that joined while `enable dns` was at it.
+    # As on a host that joined while `enable dns` was running.
     second.shell(f"sed -i /--cluster-d/d {KUBELET_ARGUMENTS}")
-    # The limit is the machine's: of this host alone it is a file.
+    # The real limit is the whole machine's: this host alone sees a file in its place.
     second.shell("echo 65536 > /run/limit && mount --bind /run/limit /proc/sys/fs/aio-max-nr")
     found = yard.json("cluster.doctor", expect=5)["findings"]
     print(yard.run("cluster.doctor", "--fix").stderr)

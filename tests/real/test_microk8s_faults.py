@@ -1,7 +1,7 @@
-"""Faults of a lab's hosts: one clear error that names the host; repeated, the command continues.
+"""Faults of a lab's hosts: one clear error names the host; the repeated command continues.
 
-Also hosts that come, go, die and are remade, and two operators at once. Each test needs the one
-before.
+Also hosts that are added, removed, lost and remade, and two operators at once. Each test needs the
+one before.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ SSHD = "/usr/sbin/sshd -o PasswordAuthentication=no"
 
 @dataclass(frozen=True)
 class Lab:
-    """Three bare hosts, of which the file names the first two unless a test says otherwise; two
-    operators.
-    """
+    """Three bare hosts and two operators; the file names the first two hosts by default."""
 
     hosts: list[Host]
     yard: Yard
@@ -70,11 +68,11 @@ class Lab:
         return microk8s.ready(self.first)
 
     def members(self) -> str:
-        """Return what the first control plane knows of its database's members."""
+        """Return the members of the database, as the first control plane knows them."""
         return self.first.run("cat", f"{DATA}/var/kubernetes/backend/cluster.yaml").stdout
 
     def take_second_back(self) -> None:
-        """Let the second host leave: a join whose connection broke may still end well."""
+        """Remove the second host: a join whose connection broke may still have ended well."""
         wait_until(lambda: not joins(self.second), seconds=180, what="the join of before has ended")
         microk8s.run(self.second, "leave", check=False)
         microk8s.run(self.first, "remove-node", "host-2", "--force", check=False)
@@ -85,9 +83,10 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     need(programs.missing())
     ann, bob = (tmp_path_factory.mktemp(name) for name in ("ann", "bob"))
     with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
-        # Kubernetes takes no capitals.
+        # Kubernetes allows no capitals in a node's name.
         made[1].run("hostname", "Host-2")
-        # Never on the host that is rebooted and remade: its worker is enough to wait for.
+        # The head never runs on the host that is rebooted and remade: waiting for its worker is
+        # enough.
         groups = {"head": {"node_selector": {"kubernetes.io/hostname": "host-1"}}}
         document = labs.cluster_file(engine, ann, made, workers=1, spread="required", groups=groups)
         ours, theirs = (labs.place_to_work(home, made, document) for home in (ann, bob))
@@ -107,8 +106,8 @@ for port in 16443 32000; do
     until python3 -c "import socket; socket.create_connection(('127.0.0.1', $port))" 2> /dev/null; do sleep 0.1; done
 done
 """
-# WHAT: how the second host is broken, how it is mended, and the lines of the error; {ip} is its
-# address.
+# DEFECT: (how the second host is broken, how it is mended, lines of the error); {ip} is the second
+# host's address.
 BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "its sudo wants another password": (
         "echo ops:right | chpasswd; sed -i 's/NOPASSWD: //' /etc/sudoers.d/ops",
@@ -143,7 +142,7 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
             "ssh ops@{ip} true",
         ),
     ),
-    # There is no addon that would listen on 32000.
+    # Port 32000 is taken as well, which is no problem: no addon would listen there.
     (
         "its clock is wrong, its disk is small, somebody wrote how MicroK8s is to start, and "
         "something has its ports"
@@ -313,7 +312,7 @@ def test_microk8s_refuses_joins_as_documented_and_exits_0_when_stopped(lab: Lab)
             6,
             f"The joining node has the same IP ({first.ip}) as the node we contact (503).",
         ),
-        # It was used up by the join that failed.
+        # The join that failed has used up the token.
         (second, first.ip, 6, "Connection failed. Invalid token (500)."),
         (second, "host-1", 1, "Invalid connection: Invalid master IP"),
     ):
@@ -331,7 +330,7 @@ def test_microk8s_refuses_joins_as_documented_and_exits_0_when_stopped(lab: Lab)
         in join(second, first, "--worker", check=False).stdout
     )
     first.shell(f"cp /root/kube-apiserver {API_ARGUMENTS}; cp /root/hosts /etc/hosts")
-    # The flag for a control plane leads the worker's way: no flag is the one that joins.
+    # `--controlplane` leads to the join of a worker: a control plane joins without a flag.
     refused = join(second, first, "--controlplane", check=False)
     message = (
         "Joining process failed. Make sure the cluster you connect to supports joining "
@@ -343,7 +342,7 @@ def test_microk8s_refuses_joins_as_documented_and_exits_0_when_stopped(lab: Lab)
     assert f"{first.ip}:19001" in lab.members()
     alone = microk8s.run(second, "leave", check=False)
     assert (alone.returncode, alone.stdout) == (1, f"{ALONE}\n")
-    # The next `up` starts it.
+    # The next `up` starts MicroK8s.
     microk8s.run(second, "stop")
     stopped = microk8s.run(second, "leave", check=False)
     assert (stopped.returncode, stopped.stderr) == (
@@ -379,7 +378,8 @@ def test_a_connection_that_breaks_in_mid_join_is_named(lab: Lab) -> None:
 
 def test_up_goes_on_after_a_ghost_and_a_reboot_in_mid_join(lab: Lab) -> None:
     lab.take_second_back()
-    # As a control plane of another minor: it exits 0, is never a node, and stays a member.
+    # Joins as a control plane of another minor version: `join` exits 0, yet the host never becomes
+    # a node, and stays a member of the database.
     lab.second.run("snap", "refresh", "microk8s", "--channel=1.35/stable")
     assert join(lab.second, lab.first).stdout.endswith("Successfully joined the cluster.\n")
     wait_until(lambda: lab.second.ip in lab.members(), seconds=60, what="a member more")
@@ -406,7 +406,7 @@ def test_an_added_host_joins_and_a_second_operator_is_told_the_first(lab: Lab) -
     lab.document["workers"][0]["count"] = 0
     lab.name_hosts(1, 2, 3)
     assert "Join 2 workers" in planned(lab.yard)
-    # The lock's owner writes it there; trying the lock would hold it.
+    # The lock's owner writes its name into this file; trying to take the lock would hold it.
     before = lab.hosts[0].run("cat", "/run/trainyard.lock").stdout
     first = lab.yard.start("cluster.up")
     wait_until(
@@ -437,14 +437,14 @@ def test_a_host_that_left_the_file_is_named_and_leaves_clean_when_asked(
     row = lab.yard.json("cluster.status")["hosts"][2]
     assert (row["host"], row["address"], row["state"]) == ("host-3", lab.hosts[2].ip, "ready")
     assert row["seen"] == "not in the file any more: trainyard cluster.up --remove"
-    # Its connection broke between this lock and the one that it has: MicroK8s then refuses to let
-    # it leave.
+    # As if the host's join had been cut off before it wrote this lock: MicroK8s then refuses to let
+    # the host leave.
     lab.hosts[2].run("rm", f"{DATA}/var/lock/no-cert-reissue")
     refused = microk8s.run(lab.hosts[2], "leave", check=False)
     assert (refused.returncode, refused.stdout) == (1, f"{ALONE}\n")
     step = f"Remove host-3 ({lab.hosts[2].ssh})"
     assert planned(lab.yard, "--remove") == [step]
-    # The real one takes from 20 s to two minutes.
+    # The real `leave` takes from 20 s to two minutes.
     (lab.hosts[2].files / "leave-seconds").write_text("45\n")
     done = lab.yard.json("cluster.up", "--remove")["steps"]
     assert [each["title"] for each in done if each["changed"]] == [step]
@@ -462,7 +462,7 @@ def test_what_is_left_of_a_host_that_was_made_anew_goes_before_it_joins(lab: Lab
     planned = {step["title"]: step["state"] for step in lab.yard.json("cluster.plan")["steps"]}
     changed = {step["title"] for step in lab.yard.json("cluster.up")["steps"] if step["changed"]}
     assert f"Remove what is left of {lab.hosts[1].ip}" in changed
-    # A stage that cannot be looked into yet has steps that no plan can name.
+    # A stage that cannot be inspected yet has steps that a plan cannot name.
     assert {title for title, state in planned.items() if state == "would"} <= changed
     assert not [title for title in changed if planned.get(title) == "already"]
     assert lab.nodes() == {"host-1", "host-2"}

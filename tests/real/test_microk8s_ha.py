@@ -1,7 +1,7 @@
-"""Three control planes, made one by one: one may be lost, of two only reads are left; two leave,
-one is upgraded.
+"""Three control planes that join one by one, survive a loss, leave and are upgraded.
 
-Each test needs the last one.
+With one lost the cluster works; with two lost it only answers reads. Each test needs the one
+before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 NAMES = {"host-1", "host-2", "host-3"}
-# A script in front of the real program: it lets every command through but `leave`.
+# A script in place of MicroK8s' program: it passes on every command but `leave`.
 ONLY_COPY = """#!/bin/sh
 [ $1 != leave ] || { echo This node currently holds the only copy; exit 3; }
 exec $0.kept "$@"
@@ -41,9 +41,8 @@ JOB = """
 """
 
 
-# KubeRay's operator ends where it cannot renew its lease in time, as while control planes leave
-# ("leader election lost"), and Kubernetes starts it again: `up` waits for that, and changes
-# nothing.
+# KubeRay's operator ends where it cannot renew its lease in time ("leader election lost"), as when
+# control planes leave. Kubernetes starts it again: `up` waits for that, and changes nothing.
 WAITS = "Check the KubeRay operator"
 
 
@@ -61,18 +60,20 @@ class Lab:
         (self.yard.home / "clusters" / "lab.yaml").write_text(json.dumps(self.document))
 
     def vote(self) -> bool:
-        """Say whether all three are voters, as each of them knows it."""
+        """Say whether all three are voters, by what each of them knows."""
         known = [run(host, "status", "--format", "yaml", check=False).stdout for host in self.hosts]
         return all(status.count("role: voter") == 3 for status in known)
 
     def works(self) -> bool:
-        """Say whether all three are voters, and each takes a write: kine's way to a database that
-        is back is late.
+        """Say whether all three are voters and accept writes.
+
+        A host accepts writes later than it votes: kine reconnects to a returned database only after
+        a while.
         """
         return self.vote() and all(map(writes, self.hosts))
 
     def changes(self, *words: str) -> list[str]:
-        """Let `cluster.up` run; return what it changed, not what it waited for."""
+        """Run `cluster.up`; return the steps that changed something, not those that only waited."""
         done = self.yard.run("cluster.up", *words, "--json", seconds=600)
         changed = [step["title"] for step in json.loads(done.stdout)["steps"] if step["changed"]]
         return [title for title in changed if title != WAITS]
@@ -115,7 +116,7 @@ def test_the_cluster_works_without_its_first_control_plane(lab: Lab) -> None:
     first.power_on()
     microk8s.wait_ready(third, *NAMES)
     wait_until(lab.works, seconds=180, what="all vote")
-    # Processes that ran there may still be on their way.
+    # Processes on the first host may still be starting.
     wait_until(lambda: lab.changes() == [], seconds=200, what="up changes nothing")
 
 
@@ -159,7 +160,7 @@ def test_no_control_plane_joins_a_dead_database_before_its_ghost_goes(
 def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) -> None:
     first, second, third = lab.hosts
     lab.name_hosts(third)
-    # The answer of the only voter.
+    # Refuses to leave, as MicroK8s does on the only voter.
     first.shell(
         f"mv {PROGRAM} {PROGRAM}.kept; printf '{ONLY_COPY}' > {PROGRAM}; chmod +x {PROGRAM}"
     )
@@ -168,7 +169,8 @@ def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) ->
     assert "error: host-1 does not leave\n  at This node currently holds the only copy\n" in refused
     assert "SchedulingDisabled" not in run(third, "kubectl", "get", "nodes").stdout
 
-    # As after a join that was cut off once its node was there: it alone does not let them leave.
+    # As after a join that was cut off once its node existed: MicroK8s alone would not let the host
+    # leave.
     for host in (first, second):
         host.run("rm", f"{DATA}/var/lock/no-cert-reissue")
 
@@ -177,9 +179,9 @@ def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) ->
         f"Remove host-{number} ({host.ssh})" for number, host in enumerate((first, second), start=1)
     ]
     assert microk8s.ready(third) == {"host-3"}
-    # On the second it was installed by hand, above.
+    # Only the first is checked: on the second the snap was installed by hand, above.
     assert "no matching snaps" in first.shell("snap list microk8s 2>&1 || true").stdout
-    # The DNS may have been on a host that left: this waits for it.
+    # The DNS may have run on a host that left: this `up` waits for it.
     lab.yard.run("cluster.up")
     assert lab.changes() == []
 
@@ -189,7 +191,7 @@ def test_a_control_plane_cut_off_in_mid_join_joins_again_and_leaves(
 ) -> None:
     first, second, third = lab.hosts
     token = json.loads(run(third, "add-node", "--format", "json").stdout)["token"]
-    # Its second line, "Waiting for this node", is never read.
+    # `head` ends before the second line, "Waiting for this node", which breaks the join off there.
     second.shell(f"{PROGRAM} join {third.ip}:25000/{token} | head -n 1")
     locks = second.run("ls", f"{DATA}/var/lock").stdout.split()
     assert "join-in-progress" in locks and "no-cert-reissue" not in locks
@@ -200,7 +202,7 @@ def test_a_control_plane_cut_off_in_mid_join_joins_again_and_leaves(
         seconds=60,
         what="it is a member",
     )
-    # As a boot does: its node is there, and looks whole.
+    # As a boot would do: the host's node exists, and looks whole.
     second.run("snap", "start", "microk8s")
     microk8s.wait_ready(third, "host-2", "host-3")
     lab.name_hosts(third, second, first)
@@ -212,7 +214,7 @@ def test_a_control_plane_cut_off_in_mid_join_joins_again_and_leaves(
 
     wait_until(lab.works, seconds=120, what="all vote")
     lab.name_hosts(third)
-    # On a host that Trainyard joined, and that does not leave, the snap is removed first.
+    # The first was joined by Trainyard, and refuses to leave: its snap is removed first.
     first.shell(f"mv {PROGRAM} {PROGRAM}.kept; printf '{REFUSES}' > {PROGRAM}; chmod +x {PROGRAM}")
     left = [title for title in lab.changes("--remove") if title.startswith("Remove ")]
     assert left == [
@@ -239,6 +241,6 @@ def test_a_host_is_upgraded_minor_by_minor_when_asked_never_downgraded(lab: Lab)
 
 
 def writes(host: Host) -> bool:
-    """Say whether what is written by way of this host is kept; each host writes something else."""
+    """Say whether a write by way of this host is kept; each host writes another value."""
     words = ("annotate", "--overwrite", "node", "host-3", f"written-by={host.name}")
     return run(host, "kubectl", *words, "--request-timeout=20s", check=False).returncode == 0

@@ -1,6 +1,4 @@
-"""A lab of hundreds of hosts is asked side by side, with a bound, and one that does not answer
-holds back no other.
-"""
+"""A lab of hundreds of hosts: queried in parallel with a limit; a silent host holds up no other."""
 
 from __future__ import annotations
 
@@ -16,17 +14,17 @@ from trainyard.seams.ssh.many import AT_ONCE
 
 pytestmark = pytest.mark.timeout(300)
 MIB = 2**20
-# More than are ever connected at once.
+# More hosts than are ever connected at once.
 MANY = 200
-# Prints how much memory a command had at most, in KiB: that of a child of this process would count
-# ours.
+# Prints a command's peak memory in KiB. A direct child of the tests' process would count that
+# process's memory too.
 WEIGH = """\
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 sys.exit(code)
 """
-# Runs a command for which it means that a host hangs, if sudo has not answered after some seconds.
+# Runs a command that takes a host for hung if sudo has not answered after ANSWER_SECONDS.
 IMPATIENT = """\
 import runpy, sys
 from trainyard.seams.ssh import connection
@@ -58,11 +56,11 @@ def test_a_plan_for_two_hundred_hosts_needs_few_connections_and_memory(tmp_path:
     ]
     assert titles[0] == f"Prepare {MANY} hosts"
     assert int(done.stderr.split()[-1]) * 1024 < 500 * MIB
-    # Those that are asked, those that stay for the next question, and what the server has not
-    # noticed yet.
+    # Connections in use, connections kept for the next question, and those whose end the server has
+    # not noticed yet.
     assert made.most < 4 * AT_ONCE < MANY
-    # Whether sudo asks; what each host is, once for the steps and once for its files; of the
-    # control plane its nodes.
+    # Three questions to each host: whether sudo asks for a password, what the host is for the
+    # steps, and the same for its files. Some more to the control plane about its nodes.
     assert made.asked <= 3 * MANY + 10
 
 

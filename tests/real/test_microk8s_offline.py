@@ -1,5 +1,4 @@
-"""Hosts that reach neither snapd's store nor a registry but one: snaps and images are files, and a
-mirror has the rest.
+"""Hosts without snapd's store and with one registry: snaps and images are files or in a mirror.
 
 Each test needs the one before.
 """
@@ -26,10 +25,10 @@ from tests.real.yard import Yard
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 PAUSE = next(iter(images.ON_A_HOST))
-# An image that no host and no registry has.
+# An image that neither a host nor a registry has.
 ALONE = "alone.invalid/pause:1"
 MIRRORED = f"registry.example/{PAUSE}"
-# The images of a network: no node is Ready without it.
+# Plays the image of a network, without which no node is Ready.
 NETWORK = f"registry.example/{RAY_IMAGE}"
 SNAPS = ("snapd_25577.snap", "core22_2045.snap", "microk8s_8596.snap")
 STEPS = [
@@ -42,9 +41,10 @@ STEPS = [
 
 @dataclass(frozen=True)
 class Lab:
-    """Two hosts, the files that they need, and a cluster file that names these.
+    """Two hosts, the files that they need, and a cluster file that names these files.
 
-    The second has its distribution's snapd and no snap: MicroK8s needs that of the store beside it.
+    The second host has its distribution's snapd and no snap: MicroK8s also needs the store's snap
+    of snapd.
     """
 
     hosts: list[Host]
@@ -54,7 +54,7 @@ class Lab:
     mirror: str
 
     def write(self, *snaps: str) -> None:
-        """Let the cluster file name these snaps."""
+        """Write the cluster file with these snaps."""
         self.document["microk8s"] |= {
             "snap": [str(self.files / name) for name in snaps],
             "images": str(self.files / "images"),
@@ -103,7 +103,7 @@ def test_a_file_that_was_changed_after_its_download_is_refused_by_snapd(lab: Lab
     file.write_bytes(whole.replace(b"v1.34.2", b"v1.34.3"))
     refused = lab.yard.run("cluster.up", expect=6).stderr
     file.write_bytes(whole)
-    # snapd folds what it says: the last line alone is the name of a file.
+    # snapd wraps its message: the last line alone is the name of a file.
     assert "cannot find signatures with metadata for snap/component" in " ".join(refused.split())
     assert not is_installed(lab.hosts[1])
 
@@ -123,7 +123,7 @@ def test_a_cluster_comes_up_from_files_and_a_mirror(lab: Lab) -> None:
         assert ALONE in run(host, "ctr", "images", "ls", "--quiet").stdout.split()
         toml = host.run("cat", f"{DATA}/args/certs.d/registry.example/hosts.toml").stdout
         assert f"http://{lab.mirror}" in toml
-        # The network's image came from the mirror; so does what is pulled from now on.
+        # The network's image came from the mirror; so does every image pulled from now on.
         run(host, "ctr", "images", "pull", "--hosts-dir", f"{DATA}/args/certs.d", MIRRORED)
 
 

@@ -1,4 +1,4 @@
-"""Which GPUs a Docker host has, by a stand-in for nvidia-smi."""
+"""The GPUs of a Docker host, found by a stand-in for nvidia-smi."""
 
 from __future__ import annotations
 

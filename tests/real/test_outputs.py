@@ -1,4 +1,4 @@
-"""Outputs of every attempt come home, also while it runs; a lost one is named, the rest is kept."""
+"""Outputs of every attempt come home, also during it; a lost output is named, others are kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
 from trainyard.backends.local.naming import ClusterFiles
 
-# Appends a row to what it finds; the first attempt fails.
+# Appends a row to the rows that it finds; the first attempt fails.
 APPENDING = """
     import os, pathlib
     attempt = os.environ["TRAINYARD_ATTEMPT"]
@@ -61,7 +61,7 @@ HOGS = """
 
 
 def outputs(run: Path, task: str) -> dict[str, str]:
-    """Return the text files of a task at home."""
+    """Return the text files among a task's outputs at home."""
     place = run / "outputs" / task
     return {
         str(path.relative_to(place)): path.read_text()
@@ -129,8 +129,8 @@ def test_what_cannot_be_brought_back_costs_only_itself_and_the_exit_code(yard: Y
     assert {task["state"] for task in yard.json("train.status", run.name)["tasks"]} == {"succeeded"}
 
 
-# Stores into a file through memory, which changes no time of it once the page is dirty; rewrites
-# another one in place, and puts its time back; removes nothing.
+# Writes a file through a memory map, which does not change the file's time once the page is dirty.
+# Then rewrites another file in place, and restores its time. Removes nothing.
 STORES = """
     import mmap, os, time
     with open("model.bin", "r+b") as file, mmap.mmap(file.fileno(), 0) as model:
@@ -206,7 +206,7 @@ def test_a_link_to_what_goes_with_the_task_is_a_loss_however_it_is_written(
 
 @pytest.fixture
 def small_disk(yard: Yard) -> Iterator[None]:
-    """Give the head 24 MB for the records of runs."""
+    """Give the head 24 MB for the records of runs, inside the block."""
     need(["mount", "umount"])
     place = ClusterFiles(yard.state).node_temp("head") / "session_latest" / "logs" / "trainyard"
     place.mkdir(exist_ok=True)

@@ -1,6 +1,4 @@
-"""Each attempt has files of its own: no task, attempt or run finds what another one wrote, and
-nothing is lost.
-"""
+"""Each attempt has files of its own: no other task, attempt or run sees them, and none are lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that a command waits for: their lines as they come, and nothing left of them."""
+"""Programs that a command runs: their lines arrive at once, and no process of theirs is left."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""One Python program on every backend; and however the block of a cluster is left, what it made
-goes, and only that.
+"""One Python program on every backend, with a cluster for the length of a block.
+
+However the block ends, the cluster that it made is removed, and nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ head: {{cpus: 1, memory: 2GiB}}
 """
 PODS = {"head": {"cpus": 1, "memory": "2GiB"}}
 SPACE = "python"
-# A cell of a notebook: an event loop runs, and its streams are no files.
+# A cell of a notebook: an event loop is running, and its streams are no files.
 CELL = """
 import asyncio, io, sys
 from trainyard import Cluster, Job
@@ -68,7 +69,7 @@ for seconds in (0, 900):
     except TrainyardError as error:
         print(type(error).__name__, error.what)
 """
-# A program of Sematic's, with its imports changed; the module `helper` lies in its directory.
+# A program of Sematic's, with its imports changed; the module `helper` is in its directory.
 SEMATIC = """
 import os
 import subprocess
@@ -122,14 +123,14 @@ def pipeline(fail=False):
 
 print("returned", pipeline(), ray.is_initialized(), os.environ.get("RAY_AUTH_MODE"))
 """
-# Its second cluster has another token.
+# The second cluster has another token.
 SEMATIC_AGAIN = """
 try:
     pipeline(fail=True)
 except ValueError as error:
     print("raised", error, ray.is_initialized())
 """
-# Another user's cluster has no way for `ray` from here.
+# From this machine `ray` cannot reach another user's cluster.
 ELSEWHERE = """
 import ray
 from trainyard import Cluster
@@ -166,12 +167,12 @@ with Cluster.from_file("{file}", ray_env={{}}) as cluster:
     seven = ray.remote(lambda: 7)
     print(len(ray.nodes()), "nodes,", ray.get(seven.remote()))
 """
-# A GPU that is free to every program outside of Ray.
+# A GPU that looks free to every program outside of Ray.
 BROKEN_GPU = STAND_IN.replace("#!/bin/sh\n", '#!/bin/sh\n[ -z "$RAY_JOB_ID" ] || exit 9\n')
 
 
 def run(yard: Yard, *arguments: str, seconds: float = 240.0) -> str:
-    """Run Python there, to a good end; return what it printed."""
+    """Run Python in the yard; fail unless it exits with 0, and return what it printed."""
     command = [sys.executable, *arguments]
     done = subprocess.run(
         command, cwd=yard.home, env=yard.env(), capture_output=True, text=True, timeout=seconds
@@ -181,9 +182,7 @@ def run(yard: Yard, *arguments: str, seconds: float = 240.0) -> str:
 
 
 def interrupted(yard: Yard, moment: str, number: signal.Signals = signal.SIGINT) -> str:
-    """Run the program, and end it as a terminal does once it has printed something; return what it
-    printed.
-    """
+    """Run the program, signal it once it has printed `moment`; return what it printed."""
     output = yard.home / "output"
     with output.open("w") as stream:
         program = subprocess.Popen(
@@ -268,9 +267,7 @@ def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh
 
 
 def assert_sematics(yard: Yard, more: str = "") -> str:
-    """Run Sematic's program: `ray` is the cluster in its block, and none outside it; return what it
-    printed.
-    """
+    """Run Sematic's program: `ray` is the cluster only inside the block. Return its output."""
     (yard.home / "helper.py").write_text("VALUE = 7\n")
     (yard.home / "pipeline.py").write_text(SEMATIC + more)
     said = run(yard, "pipeline.py")
@@ -311,9 +308,7 @@ def test_ray_is_the_cluster_in_a_block_whose_nodes_are_pods(
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a cluster that is there before any block; unlike the GPUs of `yard`, its nodes are what
-    they say.
-    """
+    """Give a cluster that exists before any block; unlike `yard`, it has no simulated GPUs."""
     demo = Yard(tmp_path_factory.mktemp("demo"), cluster="demo")
     demo.write_cluster(HEAD_AND_WORKER)
     with demo.up():

@@ -1,6 +1,4 @@
-"""Commands that connect to Ray themselves: they are let in, and what they start there is like the
-task itself.
-"""
+"""Commands may connect to Ray; what they start on the cluster is like the task itself."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ TOKEN = "b" * 64
 
 @pytest.fixture
 def token_in_environment() -> Iterator[str]:
-    """Give the dashboard's address of a head that has its token as pods have theirs: in a variable
-    alone.
-    """
+    """Give the dashboard's address of a head whose token is only in a variable, as in pods."""
     variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
     with ray_start.head(Path(f"/tmp/pod-{os.getpid()}"), variables, cpus=2) as (address, _):
         yield address
@@ -80,7 +76,7 @@ def test_what_a_program_says_to_ray_itself_comes_on_top(yard: Yard) -> None:
     )
 
 
-# Each attempt keeps a named actor, one without a name and a placement group.
+# Each attempt leaves two detached actors, one of them named, and a placement group.
 KEEPS = """
     import os, sys, time
     import ray
@@ -108,9 +104,7 @@ LEFT = "2 detached actors and 1 detached placement group"
 
 
 def runner_of(yard: Yard, run: str) -> psutil.Process:
-    """Return the process of a run's runner, among those of a cluster, of which some end
-    meanwhile.
-    """
+    """Return the process of a run's runner; processes that end meanwhile are left out."""
     found = []
     for process in yard.processes():
         with suppress(psutil.Error):
@@ -121,7 +115,7 @@ def runner_of(yard: Yard, run: str) -> psutil.Process:
 
 
 def living(yard: Yard) -> int:
-    """Return how many of the program's actors Ray has."""
+    """Return how many of the program's actors are alive in Ray."""
     with RayApi(yard.address(), yard.token()) as ray:
         rows = ray.living("actors", "DEAD", lambda answer: answer["data"]["result"]["result"])
     return sum(row["class_name"] == "Kept" for row in rows)

@@ -1,6 +1,4 @@
-"""Ray's own command line, against a cluster of Trainyard's: it shows its runs, and runs jobs of its
-own.
-"""
+"""Ray's own command line on a cluster of Trainyard's: it shows runs, and submits other jobs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A registry of one's own: run, filled, looked into, removed; on a real engine, with the real
-registry.
-"""
+"""A registry of the user's own, on a real engine: started, filled, listed, removed."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ def repositories(yard: Yard) -> dict[str, list[str]]:
 
 
 def of_registry(engine: BedEngine, kind: str, where: str) -> list[str]:
-    """Return the names of containers or volumes that carry a registry's address."""
+    """Return the names of containers or volumes labelled with a registry's address."""
     all_too = ["--all"] if kind == "container" else []
     names = "{{.Names}}" if kind == "container" else "{{.Name}}"
     label = f"label=io.trainyard.registry={where}"

@@ -33,9 +33,7 @@ def image(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def plain(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BedRegistry]:
-    """Give a registry without TLS on an address that Docker does not trust by itself, as
-    loopback.
-    """
+    """Give a registry without TLS on an address that, unlike loopback, Docker does not trust."""
     directory = tmp_path_factory.mktemp("plain")
     with registries.registry(engine, directory, host=engine.bridge_ip) as running:
         yield running
@@ -53,7 +51,7 @@ def ca_file(tls: KeyPair, tmp_path: Path) -> str:
 
 
 def tags_of(image: Built) -> list[str]:
-    """Return what a registry has after a push."""
+    """Return the tags that a registry has after a push of the image."""
     return sorted(
         f"{image.name}:{tag}"
         for tag in (image.content, image.alias_local.rpartition(":")[2], source_tag(image.source))
@@ -164,7 +162,7 @@ def test_an_interrupted_push_ends_and_leaves_no_tag(engine: BedEngine, tmp_path:
         with pytest.raises(KeyboardInterrupt):
             registries.push(engine, image, spec, report=interrupt)
 
-        # Docker continues a push whose client only stopped listening.
+        # Docker would continue a push whose client has only stopped listening.
         given_up = "client disconnected during blob PATCH"
         wait_until(
             lambda: running.requests(given_up) > 0, seconds=60, what="Docker gives the layer up"
@@ -175,7 +173,7 @@ def test_an_interrupted_push_ends_and_leaves_no_tag(engine: BedEngine, tmp_path:
 
 
 class Cut:
-    """Ends a registry while the last layer is on its way to it."""
+    """Kills a registry while the last layer is being sent."""
 
     def __init__(self, running: BedRegistry) -> None:
         self._running = running

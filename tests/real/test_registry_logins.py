@@ -18,7 +18,7 @@ from trainyard.images.build import Built
 from trainyard.spec.docker import Registry
 
 KB = 1000
-# The login that moto gives to every caller.
+# The login that moto, a stand-in for AWS, gives to every caller.
 AWS_USER, AWS_PASSWORD = "AWS", "123456789012-auth-token"
 
 
@@ -54,7 +54,7 @@ def test_a_credential_helper_is_asked(
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let boto3 talk to moto."""
+    """Let boto3 talk to moto instead of AWS."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()

@@ -1,6 +1,4 @@
-"""Make a real Docker engine trust a registry that is not on loopback: its settings merged, read
-again, a pull.
-"""
+"""Make a real Docker engine trust a registry that is not on loopback: settings, reload, a pull."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ KEPT = {
 
 @pytest.fixture
 def plain(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
-    """Give a registry without TLS on an address that Docker does not trust by itself."""
+    """Give a registry without TLS on an address that Docker does not trust by default."""
     where = f"{engine.bridge_ip}:{processes.free_ports(1)[0]}"
     with place_to_work(tmp_path / "work", engine, address=where, insecure=True) as yard:
         yield yard
@@ -35,7 +33,7 @@ def plain(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
 
 @pytest.fixture(scope="module")
 def registry(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a registry with TLS and a password there."""
+    """Give a registry with TLS and a password on such an address; it does not run yet."""
     where = f"{engine.bridge_ip}:{processes.free_ports(1)[0]}"
     login = {"username": "ann", "password_env": "REGISTRY_PASSWORD"}
     with place_to_work(tmp_path_factory.mktemp("work"), engine, address=where, **login) as yard:
@@ -48,14 +46,14 @@ def guarded(registry: Yard) -> Iterator[Yard]:
     registry.run("registry.up")
     where = address(registry)
     yield registry
-    # Where a dockerd looks for CAs cannot be chosen: it is the machine's own directory.
+    # dockerd looks for CAs only in this directory of the machine.
     shutil.rmtree(f"/etc/docker/certs.d/{where}", ignore_errors=True)
     with suppress(OSError):
         Path("/etc/docker/certs.d").rmdir()
 
 
 def on(yard: Yard, engine: BedEngine) -> Yard:
-    """Return the same place to work in, with another Docker engine."""
+    """Return the same place to work, with another Docker engine."""
     return Yard(yard.home, environ={**yard.environ, **engine.environ()})
 
 

@@ -1,6 +1,4 @@
-"""The report in a real browser: it loads nothing, says nothing in the console, and is good on every
-screen.
-"""
+"""The report in a real browser: it loads nothing, logs no error, and fits every screen."""
 
 from __future__ import annotations
 
@@ -126,7 +124,7 @@ def test_a_table_is_sorted_by_a_click_on_its_heading(page: Page, report: Path) -
 
 
 def matrix_run(home: Path) -> RecordedRun:
-    """Build a run of two keys, lr and seed, whose seeds 0 and 1 of lr=0.1 went the same way."""
+    """Build a run over the keys lr and seed, in which seeds 0 and 1 of lr=0.1 have equal curves."""
     values = {
         "lr=0.1": ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]),
         "lr=0.01": ([10.0, 100.0, 1000.0], [30.0, 300.0, 3000.0]),
@@ -148,7 +146,7 @@ def test_what_the_resumed_run_wrote_is_pale(page: Page, tmp_path: Path) -> None:
         "[...document.querySelectorAll('#plot path.curve')].map(one => "
         "one.getAttribute('d').split('L').length)"
     )
-    # Three points are of the run before, and its line ends where this run's begins.
+    # Three points come from the resumed run, whose line ends where this run's line begins.
     assert page.run(points) == [4, 3]
     assert page.run("getComputedStyle(document.querySelector('#plot .before')).opacity") == "0.35"
     said = page.run("document.querySelector('#remarks').innerText")

@@ -1,6 +1,4 @@
-"""A run that did not succeed is resumed: on the same cluster, and on a new one after
-`cluster.down`.
-"""
+"""Resume a run that did not succeed: on the same cluster, and on a new one after `cluster.down`."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from tests.real.jobs import end_of, events, newest, runs, write_job
 from tests.real.yard import Yard, wait_until
 
 CLUSTER = "name: {name}\nbackend: local\nhead: {{cpus: 3, memory: 1GiB}}\n"
-# Says with what it begins, and leaves a checkpoint. The first time seed 0 succeeds, seed 1 is
-# killed, seed 2 stays.
+# Prints the step at which it begins, and leaves a checkpoint. From step 0 it then ends, is killed
+# or waits, as `ways` says for its seed.
 TRAINING = """
     import json, os, pathlib, sys, time
     checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"])
@@ -52,7 +50,7 @@ JOB = 'command: [python3, train.py, "{{seed}}", {ways}]\nmatrix: {{seed: [0, 1, 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Yard]:
-    """Give a cluster that the test ends."""
+    """Give a cluster for one test, which may end it."""
     yard = Yard(tmp_path)
     yard.write_cluster(CLUSTER)
     with yard.up():
@@ -68,7 +66,7 @@ def step_at_home(run: Path, seed: int) -> str:
 
 
 def resumed(yard: Yard, *flags: str) -> Path:
-    """Resume the newest run; return the new one."""
+    """Resume the newest run; return the new run's directory."""
     yard.run("train.resume", *flags, "--skip-smoke")
     return newest(yard)
 

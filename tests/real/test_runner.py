@@ -1,4 +1,4 @@
-"""The runner gives tasks GPUs and an environment, takes their outputs, and runs many, and gangs."""
+"""The runner gives tasks GPUs and an environment, takes outputs, runs many tasks and gangs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PARTNERS = """
 
 @pytest.fixture(scope="module")
 def environments(yard: Yard) -> list[dict[str, str]]:
-    """Run four tasks of one GPU each on the cluster's four, and return what each saw."""
+    """Run four tasks of one GPU each on the cluster's four GPUs; return each task's environment."""
     job = """
         command: [python3, say.py]
         matrix: {n: [0, 1, 2, 3]}
@@ -106,7 +106,7 @@ def test_a_failed_task_brings_outputs_home_and_a_failed_start_says_why(yard: Yar
     assert first_line in ended["from-windows"]["reason"]
     assert absent["reason"] == "no program 'pyhton3'"
     assert unlike["reason"] == "no program './no-such-program'"
-    # Where was searched is in the log only, each directory once.
+    # Only the log names the directories that were searched, each once.
     (line,) = (run / "logs" / "absent.1.log").read_text().splitlines()
     searched = line.removeprefix("trainyard: no program 'pyhton3' in PATH: ").split(":")
     assert len(searched) == len(set(searched)) > 1
@@ -152,7 +152,7 @@ def test_dozens_of_half_gpu_tasks_are_recorded_without_gap_or_wait(yard: Yard) -
     write_job(yard, "dozens", job)
     yard.run("train.dispatch", "dozens", "--skip-smoke", expect=1)
     run = newest(yard)
-    # session_latest is a link to the same directory.
+    # The link session_latest leads to the same directory: it is not counted.
     segments = sorted(yard.temp.glob(f"**/session_2*/logs/trainyard/{run.name}/stream.*.jsonl"))
     stream = [json.loads(line) for segment in segments for line in segment.read_text().splitlines()]
     assert [event["seq"] for event in stream] == list(range(len(stream)))

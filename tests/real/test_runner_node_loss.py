@@ -1,4 +1,4 @@
-"""Nodes die and freeze under a training: it resumes elsewhere; a thawed node ends its own part."""
+"""Nodes end or freeze under a training: it resumes elsewhere; a thawed node ends its own part."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard, wait_until
 pytestmark = pytest.mark.waiting
 CLUSTER = HEAD_AND_TWO_WORKERS.replace(": 2", ": 1").replace("count: 1", "count: 3")
 
-# Writes a checkpoint of two files that belong together, then waits to lose its node; the next
-# attempt compares them.
+# Writes a checkpoint of two files that belong together, then waits to lose its node. The next
+# attempt checks that the files fit together.
 TRAINING = """
     import os, pathlib, sys, time
     checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"])
@@ -44,8 +44,8 @@ TRAINING = """
         time.sleep(0.05)
     """
 
-# Prints and writes without end, with a child that nothing but its guard knows. The second attempt
-# fails when it is told to; the third says whose checkpoint it was given.
+# Prints and writes without end, and has a child that only its guard knows. The second attempt fails
+# when a file says so; the third prints whose checkpoint it got.
 FREEZING = """
     import os, pathlib, subprocess, sys, time
     attempt = os.environ["TRAINYARD_ATTEMPT"]
@@ -64,7 +64,7 @@ FREEZING = """
 
 @dataclass(frozen=True)
 class Frozen:
-    """A run whose task stands still with all of its node."""
+    """A run whose task is frozen, together with all processes of its node."""
 
     yard: Yard
     run: Path
@@ -77,9 +77,7 @@ class Frozen:
 
 @pytest.fixture(scope="module")
 def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
-    """Give a cluster of which one node was frozen; Ray takes most of a minute to notice: the
-    others' tests run on.
-    """
+    """Give a run whose node is frozen: other tests run in the minute that Ray takes to notice."""
     yard = Yard(tmp_path_factory.mktemp("losses"))
     yard.write_cluster(CLUSTER)
     tell, mark = yard.home / "end-attempt-2", new_mark()
@@ -131,7 +129,7 @@ def test_a_killed_node_s_task_continues_elsewhere_from_its_checkpoint(frozen: Fr
 
         run = newest(yard)
         before = arrived(run, "checkpoint")
-        # The first that arrives now may have been begun before all was written.
+        # The next checkpoint to arrive may have been begun before both files were written.
         wait_until(
             lambda: arrived(run, "checkpoint") >= before + 2 and arrived(run, "outputs") > 0,
             seconds=120,
@@ -151,7 +149,7 @@ def test_a_killed_node_s_task_continues_elsewhere_from_its_checkpoint(frozen: Fr
 
 
 def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> None:
-    """Without our settings Ray waits 441 s (measured)."""
+    """With Ray's defaults the loss would be noticed after 441 s (measured)."""
     yard, run = frozen.yard, frozen.run
     wait_until(
         lambda: "attempt 2" in printed(yard, "freezing.2.log"),
@@ -160,7 +158,7 @@ def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> No
     )
 
     assert started(run, attempt=2)["node"] != frozen.node
-    # The run may notice by its connections, before Ray's own health check does.
+    # The run may notice by its connections before Ray's health check does.
     wait_until(
         lambda: f"{frozen.node}: it runs, and is not in Ray" in yard.json("cluster.status")["seen"],
         seconds=60,
@@ -216,7 +214,7 @@ def started(run: Path, *, attempt: int) -> dict[str, Any]:
 
 
 def arrived(run: Path, kind: str) -> int:
-    """Return how often the head got all that a task has of this kind."""
+    """Return how many checkpoints or outputs (`kind`) the head got in full."""
     return sum(event["event"] == kind for event in events(run))
 
 
@@ -226,7 +224,7 @@ def of_node(yard: Yard, node: str) -> list[psutil.Process]:
 
 
 def kill_node(yard: Yard, node: str) -> None:
-    """End every process of a node at once, as a power cut would."""
+    """Kill every process of a node at once, as a power cut would."""
     for process in of_node(yard, node):
         if process.is_running():
             process.kill()

@@ -1,6 +1,4 @@
-"""Nothing that a task started outlives it, however it ends: timeout, stop, kill -9 of anything
-above it.
-"""
+"""Nothing that a task started outlives it: after a timeout, a stop, or kill -9 of its parents."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ import pytest
 from tests.real.jobs import GONE_WITHIN, events, new_mark, newest, running, write_job
 from tests.real.yard import Yard, wait_until
 
-# A child in its own session that ignores SIGTERM, an orphan, and a command that ignores SIGTERM
-# too.
+# A child in its own session that ignores SIGTERM, an orphan, and a command that also ignores
+# SIGTERM.
 TREE = """\
 trap '' TERM
 setsid sh -c "trap '' TERM; sleep $1" &
@@ -31,9 +29,7 @@ GUARD_KILLED = (
 
 @pytest.fixture
 def mark() -> Iterator[str]:
-    """Give what the processes of a task are found by; what a failed test leaves of them is
-    ended.
-    """
+    """Give an argument by which a task's processes are found; kill what a failed test leaves."""
     mark = new_mark()
     yield mark
     for pid in running(mark):
@@ -42,9 +38,7 @@ def mark() -> Iterator[str]:
 
 @pytest.mark.core
 def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str) -> None:
-    """It took too long; it left processes that hold its output pipe open; it killed what guards its
-    guard.
-    """
+    """The tasks: one too slow, one with children on its pipe, one that kills its guard's guard."""
     job = f"""
         resources: {{cpus: 0.5}}
         retries: 0
@@ -76,7 +70,7 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str)
         "killer": ("failed", GUARD_KILLED),
     }
 
-    # Its own three, and the directory that ls looks at: nothing of the guard.
+    # Standard streams, and the directory that ls reads: no descriptor of the guard.
     assert (newest(yard) / "logs" / "files.1.log").read_text().split() == ["0", "1", "2", "3"]
 
 
@@ -84,7 +78,7 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str)
 def test_what_a_task_started_is_gone_when_the_task_has_ended_not_its_run(
     yard: Yard, mark: str
 ) -> None:
-    """Else it has the GPU that the next task of the run gets."""
+    """A process left behind would keep the GPU that the run's next task gets."""
     of_the_other = new_mark()
     job = f"""
         resources: {{cpus: 0.5}}
@@ -140,7 +134,7 @@ def tree_job(yard: Yard, name: str, mark: str, more: str) -> None:
 
 
 class dispatched:
-    """A run whose task is running; the command that follows it is ended with the block."""
+    """A run whose task is running; leaving the block ends the command that follows the run."""
 
     def __init__(self, yard: Yard, name: str, mark: str) -> None:
         self._yard, self._name, self._mark = yard, name, mark
@@ -151,7 +145,7 @@ class dispatched:
         # The script itself and its three sleepers.
         wait_until(lambda: len(running(self._mark)) >= 4, seconds=120, what=f"{self._name} runs")
         run = newest(self._yard)
-        # The record here follows a moment later.
+        # The record on this machine follows a moment later.
         wait_until(
             lambda: any(one["event"] == "attempt-started" for one in events(run)),
             seconds=60,

@@ -1,4 +1,4 @@
-"""A job that brings its own packages: built by Ray on the node, for the job's tasks alone."""
+"""A job that brings its own packages: Ray installs them on the node, for the job's tasks alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.real.yard import Yard
 from trainyard.console.progress import PlainProgress
 from trainyard.dispatch import wheels
 
-# A backend of its own, so that a build fetches nothing.
+# The package has its own build backend, so that a build fetches nothing.
 PYPROJECT = """
 [build-system]
 requires = []
@@ -97,7 +97,7 @@ def test_a_package_that_cannot_be_built_sends_nothing_and_shows_why(
     assert not list(here.results.glob("broken-*"))
 
 
-# As plugins of build systems do that take the version from git.
+# A backend that takes the version from git, as plugins of build systems do.
 FROM_GIT = BACKEND.replace("import zipfile\n", "import subprocess, zipfile\n").replace(
     "def build_wheel(directory, config_settings=None, metadata_directory=None):\n",
     """def build_wheel(directory, config_settings=None, metadata_directory=None):
@@ -145,7 +145,7 @@ def test_a_package_with_a_version_from_git_has_that_of_a_build_in_place(
 
     assert (version(), version()) == ("2.1", "2.1")
     assert said.getvalue().count("Build a wheel of parting (already") == 1
-    # A difference from the last commit counts, also outside the package, and is in the wheel.
+    # Any difference from the last commit counts, also outside the package; the wheel shows it.
     (mono / "other.txt").unlink()
     assert version() == "2.1+changed"
     git(mono, "commit", "-a", "-m", "two")
@@ -154,11 +154,11 @@ def test_a_package_with_a_version_from_git_has_that_of_a_build_in_place(
     git(mono, "commit", "-a", "-m", "three")
     git(mono, "tag", "2.2")
     assert version() == "2.2"
-    # A version that plugins are told instead of a tag counts as another version, too.
+    # Build plugins can be given a version by this variable: that counts as a change as well.
     monkeypatch.setenv("SETUPTOOLS_SCM_PRETEND_VERSION", "3.0")
     assert version() == "2.2"
     assert said.getvalue().count("Build a wheel of parting (done") == 5
-    # Nothing of a build is left in the repository.
+    # Builds leave nothing in the repository.
     assert git(mono, "status", "--porcelain") == ""
 
 

@@ -1,5 +1,4 @@
-"""schola-train, the command of images/schola: what it makes of its arguments, of RLlib's words and
-of a game.
+"""schola-train, the command of images/schola: its arguments, what it tells RLlib, and the game.
 
 Ray and Schola are stand-ins here; tests/real/test_image_lint.py has the real RLlib.
 """
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.core
 FILES = paths.shipped("images") / "schola" / "files"
 RUNNING_GAME = ("--port", "8000")
 SENT = {"node:10.0.0.2": 0.001}
-# A process that plays until it is ended.
+# A process that plays the game until it is ended.
 PLAYER = """
 import sys, time, schola_train
 game = schola_train.Game("localhost", sys.argv[1], True, port=schola_train.free_port())
@@ -33,9 +32,7 @@ time.sleep(600)
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Give variables with which `python` is a node's: it finds Ray, Schola and what images/schola
-    lays over /.
-    """
+    """Give variables with which `python` finds Ray, Schola and images/schola's files."""
     (tmp_path / "python").write_text(
         f'#!/bin/sh\nfile=$1\nshift\nexec {sys.executable} "{FILES}$file" "$@"\n'
     )
@@ -65,7 +62,7 @@ def train(
 
 
 def asked(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """Return what each method of PPOConfig was asked."""
+    """Return the arguments with which each method of PPOConfig was called."""
     assert done.returncode == 0, done.stderr
     return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
@@ -158,9 +155,7 @@ def test_a_flag_that_does_nothing_says_so(environ: dict[str, str]) -> None:
 
 @pytest.fixture
 def later(environ: dict[str, str]) -> dict[str, str]:
-    """Give variables with which a node has a later Schola, whose algorithm is a word behind the
-    flags.
-    """
+    """Give variables for a later Schola, which takes the algorithm as a word after the flags."""
     path = environ["PYTHONPATH"].replace("schola_package", "schola_later")
     return {**environ, "PYTHONPATH": path, "TRAINYARD_OUTPUT": "/out"}
 
@@ -262,7 +257,7 @@ def test_a_game_ends_with_its_player_however_that_ends(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
     script = tmp_path / "Game.sh"
-    # As Unreal's: the game is not what was started, but what that starts.
+    # As Unreal's script: the game is a child of the program that was started.
     script.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/pid\nwait\n")
     script.chmod(0o755)
     pid = tmp_path / "pid"

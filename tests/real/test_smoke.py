@@ -1,4 +1,4 @@
-"""smoke.run on a real cluster: what it proves, what it leaves out, what it refuses."""
+"""smoke.run on a real cluster: the rungs that it passes, leaves out and refuses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_good_cluster_passes_every_rung_that_it_claims(yard: Yard) -> None:
 
 @pytest.fixture
 def vulkan() -> None:
-    """Have Vulkan's real loader, and Mesa's driver that renders on the CPU."""
+    """Require Vulkan's real loader, and Mesa's driver that renders on the CPU."""
     need(["vulkaninfo"])
 
 

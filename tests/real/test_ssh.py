@@ -1,6 +1,4 @@
-"""Hosts by SSH, against real sshds: the user's configuration and keys, commands, sudo, files,
-ports, many at once.
-"""
+"""Hosts by SSH, on real sshds: settings and keys, commands, sudo, files, ports, many at once."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ OTHER_PORT = 2222
 
 @pytest.fixture(scope="module")
 def two(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
-    """Give two hosts; the second has an sshd on another port too, which has a password for sudo."""
+    """Give two hosts; the second has an sshd on another port too, and a password for sudo."""
     need(missing())
     with hosts.bare_hosts(engine, tmp_path_factory.mktemp("ssh"), count=2) as made:
         made[1].shell(
@@ -42,7 +40,7 @@ def two(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def home(two: list[Host], tmp_path: Path) -> Path:
-    """Give a home with the key and the known hosts of both."""
+    """Give a home with the key and the known hosts of both hosts."""
     (tmp_path / ".ssh").mkdir()
     for name in ("id_ed25519", "known_hosts"):
         (tmp_path / ".ssh" / name).write_bytes((two[0].home / ".ssh" / name).read_bytes())
@@ -242,9 +240,7 @@ def test_one_hosts_failure_is_that_hosts(two: list[Host], home: Path) -> None:
 
 
 def _end_connections(host: Host) -> None:
-    """End what sshd started for the connections it has; a process that ended with the one before it
-    is none to end.
-    """
+    """End sshd's processes for its connections; one may already have ended with another."""
     sessions = sorted(map(int, host.run("pidof", "sshd").stdout.split()))[1:]
     assert sessions
     host.shell("; ".join(f"kill {pid} || true" for pid in sessions))

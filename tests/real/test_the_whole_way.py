@@ -1,6 +1,4 @@
-"""On a machine with nothing but Docker: a registry, an image, a cluster that trains from it, and
-nothing left.
-"""
+"""With only Docker: a registry, an image, a cluster that trains from it, and nothing left."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ pytestmark = pytest.mark.core
 
 @pytest.fixture
 def site(fresh: Yard, engine: BedEngine) -> Yard:
-    """Give a place with the compose.yaml that we ship; of the bed are only name, registry and
-    base.
-    """
+    """Give a place with the shipped compose.yaml; name, registry and base are the bed's."""
     text = (shipped("clusters") / "compose.yaml").read_text()
     assert "\nname: compose " in text
     port = free_ports(1)[0]

@@ -1,4 +1,4 @@
-"""A job goes out and its results come home: exit codes, logs, outputs, documents."""
+"""A job is dispatched and its results come home: exit codes, logs, outputs, documents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROGRAM = """
 
 @dataclass(frozen=True)
 class Dispatched:
-    """A run that was dispatched, and what was printed."""
+    """A dispatched run's directory, and what the command printed."""
 
     run: Path
     done: Done
@@ -41,7 +41,7 @@ class Dispatched:
 
 @pytest.fixture(scope="module")
 def green(yard: Yard) -> Dispatched:
-    """Run a good job once, as a person would."""
+    """Run a good job once, as a person would: with the smoke test, and text as output."""
     write_job(yard, "green", JOB, train=PROGRAM)
     done = yard.run("train.dispatch", "green")
     return Dispatched(newest(yard), done)
@@ -49,7 +49,7 @@ def green(yard: Yard) -> Dispatched:
 
 @pytest.fixture(scope="module")
 def again(yard: Yard, green: Dispatched) -> Dispatched:
-    """Run the same job once more, as a machine would."""
+    """Run the same job once more, as a machine would: without the smoke test, and with --json."""
     done = yard.run("train.dispatch", "green", "--json", "--skip-smoke")
     return Dispatched(newest(yard), done)
 
@@ -261,7 +261,7 @@ def test_a_share_is_of_a_node_with_gpus_and_a_gang_of_them_fills_the_nodes(yard:
         "4 tasks that run together do not fit"
         in yard.run("train.dispatch", job, *whole, expect=2).stderr
     )
-    # One after the other, each with all of a node.
+    # The tasks run one after the other, each with all of a node.
     done = yard.run("train.dispatch", job, *whole, "--set", "together=false")
     assert done.stdout.count("] has 2 2\n") == 4
 

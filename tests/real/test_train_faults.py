@@ -34,9 +34,7 @@ LINES = 400
 
 
 def counting_job(yard: Yard, *, pause: float, mark: str) -> str:
-    """Write a job that counts, ten lines and a pause at a time; its grandchild carries a mark to be
-    found by.
-    """
+    """Write a job that counts, ten lines and a pause at a time; its child carries the mark."""
     return write_job(
         yard,
         "counting",
@@ -64,7 +62,7 @@ def test_a_run_survives_its_killed_operator_and_logs_have_no_gap_or_repeat(yard:
     shown = [
         line for line in (first + done.stdout).splitlines() if line.startswith("[counting] line")
     ]
-    # The killed process may have recorded a little more than it could still print.
+    # The killed process may have recorded some lines that it could not print any more.
     assert len(shown) == len(set(shown)) >= LINES - 20
     assert yard.json("train.status", run.name)["state"] == "succeeded"
     assert (run / "report.html").exists()
@@ -76,7 +74,7 @@ def test_an_interrupted_dispatch_stops_its_run_and_leaves_no_process(yard: Yard)
     operator = yard.start("train.dispatch", job, "--skip-smoke")
     run = started(yard, before, operator)
     assert running(mark)
-    # A CI system sends SIGTERM; Ctrl-C is the same.
+    # CI systems send SIGTERM; Ctrl-C has the same effect.
     operator.send_signal(signal.SIGTERM)
     code, output = end_of(operator)
     assert (code, f"run {run.name} was stopped" in output) == (130, True), output
@@ -94,7 +92,7 @@ def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> Non
 
     looking = yard.start("train.logs", run.name)
     assert looking.stdout is not None
-    # From its first line on it may be left; before that, Python starts.
+    # Ctrl-C leaves the run alone from the first line on; before that, Python is still starting.
     assert looking.stdout.readline()
     wait_until(lambda: "line 9\n" in log_of(run), seconds=60, what="lines")
     looking.send_signal(signal.SIGINT)
@@ -120,7 +118,7 @@ def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> Non
 
 @pytest.fixture
 def proxied(yard: Yard) -> Iterator[Proxy]:
-    """Give a way to the cluster that can be cut, as clusters/proxied.yaml."""
+    """Give a connection to the cluster that can be cut, as clusters/proxied.yaml."""
     proxy = Proxy(yard.address())
     proxy.start()
     token = yard.state / "token"
@@ -155,7 +153,8 @@ def test_a_killed_runner_is_noticed(yard: Yard) -> None:
     operator = yard.start("train.dispatch", job, "--skip-smoke")
     run = started(yard, before, operator)
     for pid in running(run.name):
-        # The operator's own command line does not name the run; Ray's supervisor and shell do.
+        # Only the runner is killed: Ray's supervisor and shell name the run too, the operator's
+        # command does not.
         if psutil.Process(pid).name().startswith("python"):
             psutil.Process(pid).kill()
     code, output = end_of(operator)
@@ -175,7 +174,7 @@ def test_a_dead_head_is_a_clear_error_and_its_tasks_end_by_themselves(fresh: Yar
     psutil.Process(fresh.keeper("head").pid).kill()
 
     for process in fresh.processes():
-        # They take each other along while we look.
+        # These processes end each other during the loop.
         with suppress(psutil.NoSuchProcess):
             if "cpu-0" not in " ".join(process.cmdline()):
                 process.kill()
@@ -187,6 +186,6 @@ def test_a_dead_head_is_a_clear_error_and_its_tasks_end_by_themselves(fresh: Yar
     assert (document["run"], document["state"]) == (run.name, "running")
     listed = fresh.json("train.list")["runs"]
     assert listed[0]["unsure"].startswith("cluster unreachable")
-    # A raylet that has not reached the GCS for 60 s ends, and with it its workers, their guards and
-    # the tasks.
+    # A raylet that has not reached the GCS for 60 s ends. Its workers, their guards and the tasks
+    # end with it.
     wait_until(lambda: not running(mark), seconds=180, what="what the task started ended")

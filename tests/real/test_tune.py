@@ -1,6 +1,4 @@
-"""Sweeps on a real cluster: killed, stopped, gone on with; pruned; with trials that fail in every
-way; a lost node.
-"""
+"""Sweeps on a real cluster: killed, stopped, resumed, pruned; with failing trials; a lost node."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 
 CLUSTER = HEAD_AND_WORKER.replace("cpus: 1", "cpus: 2")
 
-# How far the learning rate is from 0.001, better with every step. From the seventh trial on they
-# wait for a file.
+# The reward says how near the learning rate is to 0.001, and rises with every step. Trials from the
+# seventh on wait for a file.
 TRAINING = """
     import json, math, os, pathlib, sys, time
     while int(os.environ["TRAINYARD_TASK"].split("-")[1]) >= 6 and not pathlib.Path(sys.argv[-1]).exists():
@@ -41,7 +39,7 @@ tune:
   repeats: 2
 env: {OPTIMIZER: "{optimizer}"}
 """
-# The larger its number, the worse; it takes four seconds unless it is pruned.
+# The loss is the argument; from 4 on, an attempt takes four seconds unless it is pruned.
 PRUNED = """
     import json, sys, time
     for step in range(50):
@@ -60,7 +58,7 @@ WAYS = """
     if way in ("hang", "silent"):
         time.sleep(600)
     """
-# Begins once; from its checkpoint it ends.
+# Waits after its first checkpoint; with a checkpoint, ends at once.
 LONG = """
     import json, os, pathlib, time
     began = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "began")
@@ -190,7 +188,7 @@ def test_trials_that_crash_hang_or_lose_their_metric_are_named(yard: Yard) -> No
     assert (document["best"]["params"], document["best"]["value"]) == ({"way": "good"}, 2.0)
     assert "exit code 1" in trials["crash"]["reason"]
     assert "nan" in trials["nan"]["reason"].lower()
-    # In a sweep NaN comes of the configuration, and costs no node its trials.
+    # In a sweep NaN is blamed on the configuration, and the node still gets trials.
     lost = [trial["tasks"][0] for way, trial in trials.items() if way.startswith("nan")]
     avoided = [
         event["text"] for event in events(newest(yard)) if "is avoided" in event.get("text", "")
@@ -261,7 +259,7 @@ def dispatched(yard: Yard, job: str) -> tuple[Path, subprocess.Popen[str]]:
 
 
 def recorded(run: Path) -> list[dict[str, Any]]:
-    """Return the events that are here by now, none before the first."""
+    """Return the events that have arrived; none before the first."""
     return events(run) if (run / "events.jsonl").exists() else []
 
 

@@ -27,9 +27,7 @@ def waiting(yard: Yard, run: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def runs(yard: Yard) -> Iterator[dict[str, str]]:
-    """Start one run that holds all CPUs, one that waits for them, and one that waits for memory
-    that it holds.
-    """
+    """Start three runs: one holds all CPUs, one waits for CPUs, one waits for memory of its own."""
     started = {"holder": start(yard, "holder", n=[0, 1, 2, 3, 4, 5], resources="{cpus: 1}")}
     wait_until(
         lambda: all(

@@ -1,6 +1,4 @@
-"""The watched metric in real runs: who is ended, with which last words, where it is tried again,
-who is left alone.
-"""
+"""The watched metric in real runs: which attempts it ends, their last lines, and their retries."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
 
 WATCH = {"metric": "reward", "source": "mlflow", "path": None, "uri": None, "step": "step"}
-# Misdeeds of a training; 600 s is longer than any test waits.
+# Faults of a training; 600 s is longer than any test waits.
 TROUBLED = """
     import json, sys, threading, time
 
@@ -61,7 +59,7 @@ TROUBLED = """
             write(reward=1.5)
             write(reward=2.5)
     """
-# The first comer's node is broken: nothing is written there.
+# The first attempt to start marks its node as broken: on that node nothing is written.
 ON_A_BROKEN_NODE = """
     import os, pathlib, sys, time
     node, broken = os.environ["RAY_RAYLET_PID"], pathlib.Path(sys.argv[1])
@@ -85,14 +83,14 @@ LOGGING = """
 
 @pytest.fixture(scope="module")
 def tracking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Give a tracking server that starts while the first tests run."""
+    """Give a tracking server, which starts while the first tests run."""
     with mlflow.server(tmp_path_factory.mktemp("mlflow")) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def troubled(yard: Yard, tracking: tuple[str, Path]) -> Path:
-    """Return a run with one task of each trouble, and a healthy one."""
+    """Return a run with a task for each fault, and a healthy task."""
     job = """
         command: [python3, train.py, "{trouble}"]
         matrix: {trouble: [silent, never, nan, over, constant, healthy]}
@@ -177,7 +175,8 @@ def test_it_is_retried_on_another_node_and_a_node_that_failed_two_is_out(yard: Y
 
 
 def test_forty_slow_but_healthy_tasks_are_left_alone(yard: Yard) -> None:
-    # Between 40 and 70 % of what each of them may take, before the first value and between values.
+    # Between 40 and 70 % of the time that a task may take before its first value, and between
+    # values.
     script = """
         case $((N % 20)) in
         0) sleep 3.5; echo "{\\"reward\\": $N}";;

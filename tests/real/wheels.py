@@ -1,4 +1,4 @@
-"""A wheel that tasks can have installed."""
+"""Write a wheel that tasks can have installed."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from trainyard.seams import processes
 
 Done = subprocess.CompletedProcess[str]
 
-# Ray gives a node fixed times to start in: under 40 processes on 2 CPUs, three tries are too few
-# now and then.
+# Ray's time limits for the start of a node are fixed: with 40 processes on 2 CPUs, three tries are
+# sometimes too few.
 TOO_BUSY = "this machine is too busy for Ray's own time limits"
 AGAIN = 3
 
@@ -46,14 +46,12 @@ workers:
 
 @dataclass(frozen=True)
 class Yard:
-    """A directory to work in, with its own clusters/, results/ and state; `run` is the command line
-    there.
-    """
+    """A directory with its own clusters/, results/ and state; `run` is the command line there."""
 
     home: Path
     cluster: str = "yard"
     environ: dict[str, str] = field(default_factory=dict)
-    # Programs that run commands as another user.
+    # Programs that run each command as another user.
     prefix: tuple[str, ...] = ()
 
     @property
@@ -80,7 +78,7 @@ class Yard:
         return path
 
     def env(self) -> dict[str, str]:
-        """Return the environment of a command: ours, but nothing of another cluster."""
+        """Return a command's environment: this process's, without variables of other clusters."""
         kept = {
             key: value
             for key, value in os.environ.items()
@@ -94,9 +92,9 @@ class Yard:
         return [*self.prefix, str(Path(sys.executable).with_name("trainyard")), *arguments]
 
     def run(self, *arguments: str, expect: int | None = 0, seconds: float = 240.0) -> Done:
-        """Run a command; fail the test with all its output unless it exits as expected (None: any).
+        """Run a command; fail the test with its output unless it exits as expected (None: any).
 
-        Where it says that this machine is too busy, and to repeat it, that is done.
+        A command that was expected to succeed, and says that the machine is too busy, is repeated.
         """
         done = self._done(self.command(*arguments), seconds)
         for _ in range(AGAIN):
@@ -112,16 +110,14 @@ class Yard:
 
     @contextmanager
     def up(self, *flags: str) -> Iterator[Done]:
-        """Make the cluster; it is removed again, with these flags, whatever becomes of it."""
+        """Make the cluster; remove it afterwards with these flags, even if `cluster.up` fails."""
         try:
             yield self.run("cluster.up")
         finally:
             self.run("cluster.down", "--end-runs", *flags)
 
     def remove_all(self) -> None:
-        """Remove every cluster with a file here; a test whose cluster cannot be removed has
-        failed.
-        """
+        """Remove every cluster that has a file here; the test fails if one cannot be removed."""
         for file in sorted((self.home / "clusters").glob("*.yaml")):
             self.run("cluster.down", "-f", str(file), "--end-runs")
 
@@ -139,9 +135,7 @@ class Yard:
         )
 
     def start(self, *arguments: str, as_leader: bool = False) -> subprocess.Popen[str]:
-        """Start a command and return at once; as the leader of a process group, as a terminal does,
-        if that is said.
-        """
+        """Start a command, do not wait; `as_leader`: in its own process group, as on a terminal."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.home,
@@ -171,8 +165,9 @@ class Yard:
         return processes.ProcessId(**record["process"])
 
     def processes(self) -> list[psutil.Process]:
-        """Return those that run, with their names in `info`: one that has just ended has no other
-        way to be asked.
+        """Return the cluster's running processes, with their names in `info`.
+
+        A process that ended since can no longer be asked for its name.
         """
         from trainyard.backends.local import node_processes
         from trainyard.backends.local.naming import ClusterFiles
@@ -193,14 +188,12 @@ class Yard:
 def while_up(
     yard: Yard, came: Callable[[], bool], act: Callable[[subprocess.Popen[str]], None]
 ) -> tuple[Done, bool]:
-    """Act once a moment of `cluster.up` has come; return how it ended, and whether the moment
-    came.
-    """
+    """Act once a moment of `cluster.up` comes; return how it ended, and whether that came."""
     up = yard.start("cluster.up", as_leader=True)
     give_up = time.monotonic() + 200
     asked = time.monotonic()
     while not (has_come := came()) and up.poll() is None and time.monotonic() < give_up:
-        # As `wait_until`: no more CPU for the question than for what is asked about.
+        # As in `wait_until`: the question must not use more CPU time than what it waits for.
         time.sleep(max(0.05, time.monotonic() - asked))
         asked = time.monotonic()
     has_come = has_come and up.poll() is None
@@ -211,7 +204,7 @@ def while_up(
 
 
 def assert_one_error(stderr: str, *parts: str) -> None:
-    """Assert that there is one error, in our words, with these parts."""
+    """Assert that there is exactly one error, without a traceback, and with these parts."""
     assert len(re.findall("^error: ", stderr, re.MULTILINE)) == 1, stderr
     assert "Traceback" not in stderr, stderr
     for part in parts:
@@ -221,7 +214,7 @@ def assert_one_error(stderr: str, *parts: str) -> None:
 def wait_until(holds: Callable[[], bool], *, seconds: float, what: str) -> None:
     """Wait for something that happens by itself; fail the test if it does not.
 
-    A question may cost a second of CPU: asking again and again would keep the awaited event from
+    A question may cost a second of CPU: asking without pauses would keep the awaited event from
     happening.
     """
     give_up = time.monotonic() + seconds
