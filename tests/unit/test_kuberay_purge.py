@@ -102,6 +102,23 @@ def test_a_namespace_with_something_of_others_in_it_stays(monkeypatch: pytest.Mo
     )
 
 
+def test_a_namespace_with_another_ray_cluster_or_with_owned_pods_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The operator is another one: only the namespace is Trainyard's.
+    kube = FakeKube((NAMESPACE, named("team", made_by="trainyard")))
+    pod = named("theirs-head")
+    pod["metadata"]["ownerReferences"] = [{"kind": "RayCluster", "name": "theirs", "uid": "1"}]
+    kube.put(RAY_CLUSTER, named("theirs"))
+    kube.put(POD, pod)
+    of_set = named("db-0")
+    of_set["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": "db", "uid": "2"}]
+    kube.put(POD, of_set)
+    assert steps(kube, FakeHelm(kube), monkeypatch)[-1].title == (
+        "Leave namespace team: Pod db-0, RayCluster theirs are in it"
+    )
+
+
 def test_without_helm_what_we_made_cannot_go_and_what_others_made_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from trainyard import wording
 from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import naming, operator, pods, removal
-from trainyard.backends.kuberay.location import Location, is_ours
+from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import PrerequisiteError, RequestError
@@ -18,9 +18,10 @@ from trainyard.seams.kube import types as kinds
 from trainyard.seams.kube.types import Kind, Object
 from trainyard.steps import YES, Answer, Step, no, nothing
 
+RAY_KINDS = (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
 # A namespace with another user's object of these kinds is not removed. Other kinds exist only
 # together with these, or are made again by themselves.
-TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
+TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT, *RAY_KINDS)
 
 
 def steps(where: Location, site: Site) -> list[Step]:
@@ -59,7 +60,7 @@ def refuse_while_needed(where: Location, what: str = "the KubeRay operator") -> 
     `what` is the thing to be removed, which such objects need.
     """
     users = []
-    for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE):
+    for kind in RAY_KINDS:
         for found in where.kube.list(kind):
             metadata = found["metadata"]
             if not _is_the_cluster(kind, found, where):
@@ -158,18 +159,23 @@ def _why_it_stays(where: Location, name: str) -> str:
 def _tenants(where: Location, namespace: str) -> list[str]:
     """Return a namespace's objects that are neither this cluster's nor the operator's.
 
-    Only the kinds TENANTS count. Objects that another object owns do not: the pods of another
-    RayCluster, for example. A kind that the user may not list is skipped.
+    Only the kinds TENANTS count. A kind that the user may not list is skipped.
     """
-    label, _, value = operator.LABELLED.partition("=")
     others = []
     for kind in TENANTS:
         for found in if_allowed(where.kube.list, kind, namespace=namespace) or ():
-            is_operator = pods.labels_of(found).get(label) == value
-            is_owned = found["metadata"].get("ownerReferences")
-            if not (is_operator or is_owned or is_ours(found, where.name)):
+            if not _is_known(kind, found, where):
                 others.append(f"{kind.name} {found['metadata']['name']}")
     return others
+
+
+def _is_known(kind: Kind, found: Object, where: Location) -> bool:
+    """Say whether an object is this cluster's or the operator's, or a RayCluster's: that counts."""
+    if kind == kinds.RAY_CLUSTER:
+        return _is_the_cluster(kind, found, where)
+    label, _, value = operator.LABELLED.partition("=")
+    is_operator = pods.labels_of(found).get(label) == value
+    return is_operator or bool(owners(found)) or is_ours(found, where.name)
 
 
 def _crds(where: Location) -> Left:
