@@ -1,4 +1,4 @@
-"""The clusters that this machine knows of: from files here, from records, or asked of backends."""
+"""The clusters that this machine knows of: from files here, from records, and from backends."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _discover(
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
-    """Ask each backend that a file or a record names; with `region`, every backend with regions."""
+    """Ask each backend that a file or a record names; with `region`, also those with regions."""
     recorded = {state: recorded_backend(state) for state in states}
     names: set[str] = {cluster.spec.backend for cluster in clusters}
     names |= {backend for backend in recorded.values() if backend}
