@@ -240,7 +240,7 @@ class Follower:
         says = f"{job.status}: {message}" if message else job.status
         self.screen.note(
             f"the run's runner has not begun for {BEGINS_WITHIN:.0f} s; Ray says {says}; "
-            "nodes, and why one does not start a process: trainyard cluster.status, "
+            "for the state of the nodes: trainyard cluster.status; for why one starts no process: "
             "trainyard cluster.logs"
         )
 

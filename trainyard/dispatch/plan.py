@@ -111,7 +111,7 @@ def build(
     *,
     skip_gate: bool = False,
 ) -> bytes:
-    """Return the plan for the runner as JSON; without a job, the run is only a smoke test."""
+    """Return the plan for the runner as JSON; without `prepared`, the run has no tasks."""
     nodes = None
     if endpoint.expected is not None:
         nodes = [asdict(node) for node in endpoint.expected]

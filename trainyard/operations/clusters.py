@@ -161,6 +161,7 @@ def up(
 ) -> Made:
     """Make the cluster match its file, and connect to it.
 
+    Before nodes end, results of runs are fetched, and with `guard.end_runs` active runs are ended.
     After an interruption or an error, the same call continues. Raises NotReadyError after `timeout`
     seconds, and RequestError if nodes with active runs would end and `guard` does not allow that.
     """
@@ -231,7 +232,8 @@ def down(
 
     The recorded backend removes it, even if the file names another one by now. `purge` also removes
     what Trainyard made for all clusters there; if another cluster still needs that, nothing at all
-    is removed. Raises LeftoverError if something stays.
+    is removed. Before nodes end, results of runs are fetched, and with `guard.end_runs` active runs
+    are ended; without it, active runs raise RequestError. Raises LeftoverError if something stays.
     """
     check = _settling(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):

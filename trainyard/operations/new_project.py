@@ -171,7 +171,7 @@ def _not_at_the_top(directory: Path) -> str:
     if top is None or top == directory.resolve():
         return ""
     return (
-        f"GitHub runs the workflows at the top of a repository alone: move {WORKFLOW} to {top}, "
+        f"GitHub runs only workflows at the top of a repository: move {WORKFLOW} to {top}, "
         "and give its job `defaults: {run: {working-directory: "
         f"{directory.resolve().relative_to(top)}}}}}`"
     )

@@ -204,7 +204,7 @@ def end_step(ray: RayApi, names: Sequence[str]) -> Step:
 def _run_or_note(
     step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool
 ) -> None:
-    """Make a step hold; if the step is not needed, only note its failure."""
+    """Make a step hold; unless `is_needed`, a failure of the step is only noted."""
     try:
         run_steps([step], progress)
     except TrainyardError as error:

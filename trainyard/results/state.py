@@ -34,7 +34,7 @@ from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep
 
 State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
-# A task of a resumed run is skipped if it succeeded in the run that is resumed.
+# A run that resumes another skips the tasks that succeeded there.
 TaskState = State | Literal["skipped"]
 ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
 # The outcomes of attempts in the report, which draws each in another way.
