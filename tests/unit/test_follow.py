@@ -153,8 +153,8 @@ def test_a_run_that_does_not_begin_says_once_what_ray_says_of_it(
     assert waiting.follow() == "left"
     assert notes == [
         "the run's runner has not begun for 0 s; Ray says PENDING: Job is waiting for a worker.; "
-        "nodes, and why one does not start a process: trainyard cluster.status, trainyard "
-        "cluster.logs"
+        "for the state of the nodes: trainyard cluster.status; for why one starts no process: "
+        "trainyard cluster.logs"
     ]
 
 

@@ -91,7 +91,7 @@ def test_a_record_without_a_file_is_listed_with_what_removes_it(here: Path) -> N
     found = listed(here)["gone"]
     assert (found.state, found.problem) == (
         "recorded",
-        "made from a file that is not here, or is another's now; "
+        "made from a file that is not recorded; "
         "`trainyard cluster.down --set name=gone --backend local` removes it",
     )
 
@@ -132,6 +132,6 @@ def test_a_cluster_whose_file_has_a_mistake_is_not_advised_away(here: Path) -> N
     )
     there = listing.found_cluster(kubernetes(), cluster("mine", "team"))  # type: ignore[arg-type]
     assert clusters._other("kuberay", there, {"mine"}).problem == (
-        "there, and perhaps made from the file of this name here, which cannot be read: mend "
-        "that first"
+        "exists, and may come from the file of this name here, which cannot be read: mend "
+        "the file first"
     )

@@ -70,7 +70,7 @@ def test_too_big_a_directory_names_its_biggest_files(tmp_path: Path) -> None:
         f"  at {tmp_path.resolve()}",
         "  - weights.bin: 600.0 MiB",
         "  - train.py: 1 B",
-        "  -> Name what the job does not need in .rayignore, or read it from a shared place.",
+        "  -> Name in .rayignore what the job does not need, or let it read from a shared place.",
     ]
 
 

@@ -140,7 +140,7 @@ def test_a_project_below_a_repository_s_top_is_told_where_github_looks(
 ) -> None:
     monkeypatch.setattr(git, "top", lambda directory: tmp_path)
     assert make(tmp_path / "a/robots").remarks == (
-        "GitHub runs the workflows at the top of a repository alone: move "
+        "GitHub runs only workflows at the top of a repository: move "
         ".github/workflows/train.yml to "
         f"{tmp_path}, and give its job `defaults: {{run: {{working-directory: a/robots}}}}`",
     )

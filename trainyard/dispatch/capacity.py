@@ -23,7 +23,8 @@ def refuse_what_never_fits(
     """Raise RequestError if a task can never start on this cluster.
 
     Autoscaled groups count at their largest size. For a cluster that Trainyard did not make, Ray's
-    present nodes count, unless `skip_smoke`. Nothing is checked while a node is known to be down.
+    present nodes count; with `skip_smoke`, such a cluster is not checked. No cluster is checked
+    while one of its nodes is known to be down.
     """
     if endpoint.down or (endpoint.expected is None and skip_smoke):
         return

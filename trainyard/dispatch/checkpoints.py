@@ -31,7 +31,7 @@ class Archive:
 
 
 def which(job: JobSpec) -> Which:
-    """Return which checkpoints are fetched without a command: all by default, a sweep's best."""
+    """Return which checkpoints are fetched without a command: by default all, or a sweep's best."""
     if job.checkpoints is False:
         return "none"
     if job.checkpoints is None and job.tune:
@@ -73,7 +73,7 @@ def elsewhere(run: RunDirectory, state: RunState) -> list[Task]:
 
 
 def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the ended tasks (among these) whose checkpoint should be here, and is not.
+    """Return the ended tasks (of `among`, if given) whose checkpoint should be here, and is not.
 
     Checkpoints above the job's outputs_limit are left out.
     """

@@ -1,4 +1,4 @@
-"""Fetch outputs and checkpoints of tasks in archives, checked by sha256, also during the run."""
+"""Fetch tasks' outputs and checkpoints as archives, during the run too, and check their sha256."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Note = Callable[[str], None]
 
 
 class Fetcher:
-    """Fetches in background threads while a run is followed.
+    """Fetches outputs and checkpoints in background threads while a run is followed.
 
     Two threads fetch outputs, the archives of one task in order. A third one fetches checkpoints,
     one by one: outputs never wait for checkpoints.
@@ -59,7 +59,7 @@ class Fetcher:
     def fetch_checkpoints(
         self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None
     ) -> None:
-        """Begin to fetch the checkpoints that come by themselves; with `among`, of these tasks."""
+        """Begin to fetch the checkpoints that come by themselves; with `among`, only theirs."""
         for task in checkpoints.due(self._run, state, among=among):
             self._checkpoints.submit(self._bring_checkpoint, node_id, task)
 
@@ -196,7 +196,7 @@ def fetch_fresh(
 
 
 def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
-    """Replace `target` by the content of an archive, unpacked first into a directory next to it.
+    """Replace `target` with the content of an archive, which is first unpacked next to `beside`.
 
     An error while unpacking leaves `target` unchanged.
     """
@@ -254,7 +254,7 @@ def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool:
                 break
 
     if archive.sha256 is None:
-        # A running task may replace its checkpoint: `archive_of` gives no hash before its end.
+        # A running task may replace its checkpoint: `archive_of` gives no hash until the task ends.
         return
     if size != archive.bytes or digest.hexdigest() != archive.sha256:
         raise OutsideError(

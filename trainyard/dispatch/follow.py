@@ -28,7 +28,8 @@ from trainyard.seams.ray_types import Job
 # 30 s).
 GIVE_UP_AFTER = 20.0
 # While a system between here and the cluster is down, such as an API server that is updated, the
-# cluster itself may be healthy: for at most so many seconds, GIVE_UP_AFTER does not run.
+# cluster itself may be healthy: GIVE_UP_AFTER then begins at the end of the outage, or so many
+# seconds after the last answer if that is earlier.
 OUT_OF_REACH_SECONDS = 180.0
 ASK_EVERY = 2.0
 # Seconds. Ray may report the runner's end before the runner's last lines can be read.
@@ -70,7 +71,7 @@ class Screen:
         """Update what depends on the time; called several times a second."""
 
     def note(self, text: str) -> None:
-        """Show a line about the run that is no event of it."""
+        """Show a line about the run that comes from no event."""
         self._note(text)
 
     def erase(self) -> None:
@@ -84,10 +85,10 @@ class Screen:
 class Follower:
     """Follows one run: records its events in `journal`, updates `state`, and shows them.
 
-    `fetcher` is None if outputs are not to be fetched. `interrupted` says whether the user pressed
-    Ctrl-C (or sent SIGTERM), which stops the run with `stop_on_interruption`, and else only stops
-    following it. With `catch_up`, only the events written so far are read. `is_in_reach` is as in
-    Endpoint.
+    `fetcher` is None if nothing is to be fetched. `interrupted` says whether the user pressed
+    Ctrl-C (or sent SIGTERM): with `stop_on_interruption` the run is then stopped, otherwise it is
+    only no longer followed. With `catch_up`, only the events written so far are read. `is_in_reach`
+    is as in Endpoint.
     """
 
     ray: RayApi
@@ -173,7 +174,7 @@ class Follower:
             self._fetch(self._node_id, self.fetcher, event)
 
     def _fetch(self, node_id: str, fetcher: Fetcher, event: Event) -> None:
-        """Fetch, in the background, the outputs or the checkpoint that an event announces."""
+        """Begin to fetch outputs that an event announces, or the checkpoint of an ended task."""
         if isinstance(event, OutputsKept):
             fetcher.fetch(node_id, self.state.task(event.task))
         elif isinstance(event, TaskEnded):
@@ -239,7 +240,7 @@ class Follower:
         says = f"{job.status}: {message}" if message else job.status
         self.screen.note(
             f"the run's runner has not begun for {BEGINS_WITHIN:.0f} s; Ray says {says}; "
-            "nodes, and why one does not start a process: trainyard cluster.status, "
+            "for the state of the nodes: trainyard cluster.status; for why one starts no process: "
             "trainyard cluster.logs"
         )
 

@@ -32,7 +32,7 @@ _INSTEAD = {
 }
 _OWN_RAY = (
     "--num-cpus starts a Ray of its own, which fails inside of a cluster. Leave it out: "
-    "`resources:` says it"
+    "`resources:` gives a task its CPUs"
 )
 _RELATIVE = (
     "a relative --{} is not found again: a task has a directory of its own. Write an "
@@ -40,7 +40,7 @@ _RELATIVE = (
 )
 _CHECKPOINTS = ", or leave it out: schola-train writes to $TRAINYARD_OUTPUT, which comes back"
 
-_NEWER = "an image with a newer Schola trains by that one's words: [env, schola-train, ...]"
+_NEWER = "if the image has a newer Schola, use that one's flags after [env, schola-train, ...]"
 # Schola 1.1 and newer take an algorithm after the flags; 1.0.0 trains only PPO.
 _ALGORITHMS = ("PPO", "APPO", "IMPALA", "SAC")
 _SHELLS = ("bash", "sh", "dash", "zsh")

@@ -222,7 +222,7 @@ def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progre
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
-    """Submit one Ray job that runs the plan; `runner` is the uploaded runner package."""
+    """Upload the plan, and submit a Ray job that runs it; `runner` names the uploaded package."""
     plan_name = blob_name(plan)
     # A command that would end the run, such as `cluster.down`, shows the run's user.
     user = f"{getpass.getuser()}@{platform.node()}"

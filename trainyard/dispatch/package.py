@@ -1,4 +1,4 @@
-"""Pack a job directory into a zip named by a hash of its content, which is uploaded only once."""
+"""Pack a job directory into a zip named by a hash of its content: each content is sent once."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Listing:
 class Package:
     """A packed directory, cut into parts of PART_LIMIT bytes, which are uploaded one by one.
 
-    Each of `parts` is named by a hash of its bytes, `name` by a hash of all these names. `size` is
-    in bytes, packed.
+    `parts` are the names of the parts: each has a hash of the part's bytes. `name` has a hash of
+    these names. `size` is in bytes, packed.
     """
 
     name: str
@@ -98,10 +98,10 @@ class Packages:
 
 
 def listing(directory: Path) -> Listing:
-    """List the files of a directory to send and to leave out, by its ignore files.
+    """List the files of a directory: those to send, and those left out.
 
-    Symbolic links are followed, since a job may link to shared code. A link to a directory above it
-    is left out.
+    Left out is what ignore files name, and what is no regular file. Symbolic links are followed,
+    since a job may link to shared code. A link to a directory above it is left out.
     """
     root = directory.resolve()
     files = []
@@ -146,7 +146,7 @@ def pack(listed: Listing, *, prefix: str = "") -> Package:
     """Zip the listed files, each under `prefix` + its name, into a temporary file.
 
     Times and order of the files on disk do not change the package's name. Raises RequestError if a
-    file cannot be read, or all exceed Ray's PACKAGE_LIMIT.
+    file cannot be read, or the files together reach Ray's PACKAGE_LIMIT.
     """
     if listed.size >= PACKAGE_LIMIT:
         raise _too_big(listed)
@@ -237,5 +237,5 @@ def _too_big(listed: Listing) -> RequestError:
         f"{formats.size(PACKAGE_LIMIT)}",
         where=str(listed.directory),
         problems=tuple(Problem(file.name, formats.size(file.size)) for file in biggest),
-        hint="Name what the job does not need in .rayignore, or read it from a shared place.",
+        hint="Name in .rayignore what the job does not need, or let it read from a shared place.",
     )

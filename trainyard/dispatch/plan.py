@@ -111,7 +111,7 @@ def build(
     *,
     skip_gate: bool = False,
 ) -> bytes:
-    """Return the plan for the runner as JSON; without a job, the run is only a smoke test."""
+    """Return the plan for the runner as JSON; without `prepared`, the run has no tasks."""
     nodes = None
     if endpoint.expected is not None:
         nodes = [asdict(node) for node in endpoint.expected]
@@ -244,7 +244,7 @@ def _extent(prepared: Prepared) -> str:
 
 
 def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> Listing:
-    """Return the files of `runtime_env.files` that are not in the listing; add to `problems`.
+    """Return the files of `runtime_env.files` that the listing lacks; wrong names go to `problems`.
 
     A file below the job directory, which an ignore file left out, keeps its path. Any other file or
     directory is put at the top of the job directory, under its own name.

@@ -1,7 +1,7 @@
-"""Read a run's stream from the cluster line by line, without a gap, also after lost connections.
+"""Read a run's stream from the cluster line by line, without a gap, even if connections are lost.
 
 Ray's route for log files takes no offset, but it can send the last N lines of a file. Every line of
-the stream has a number, by which lines that were read before are dropped.
+the stream has a number, which tells whether the line was read before.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class StreamReader:
         self._stopped = threading.Event()
         self.problem: OutsideError | None = None
         self.last_contact = time.monotonic()
-        # When the latest request was sent that reached the end of the stream (time.monotonic).
+        # The latest request that reached the end of the stream: when it was sent (time.monotonic).
         self._all_read_at = 0.0
         self._thread = threading.Thread(target=self._read, name=f"stream of {run}", daemon=True)
         self._thread.start()
@@ -108,7 +108,7 @@ class StreamReader:
                 continue
 
             if news and self._guess is None:
-                # The segment is complete, or `_ask` stopped in it: read at once, without a pause.
+                # The segment is complete, or `_ask` stopped in it: ask again without a pause.
                 continue
 
             self._all_read_at = asked
@@ -147,7 +147,7 @@ class StreamReader:
             read += len(chunk)
             rest += chunk
             if read > _LONGEST_SEGMENT or len(rest) > stream.LONGEST_LINE:
-                raise ValueError("it has no end where the runner's would have one")
+                raise ValueError("it has a longer line or file than the runner writes")
 
             end = rest.rfind(b"\n") + 1
             if end:

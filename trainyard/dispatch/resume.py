@@ -47,7 +47,7 @@ class Resumed:
         return asdict(self.plan)
 
     def described(self, tasks: int) -> str:
-        """Return a line for users: how many of `tasks` are skipped, or begin from a checkpoint."""
+        """Return a line for users on skipped tasks and checkpoints; `tasks` counts all tasks."""
         skipped = self.plan.skipped
         with_checkpoint = self.record()["from_checkpoint"]
         fresh = tasks - len(skipped) - len(with_checkpoint)
@@ -83,15 +83,15 @@ def link(resumed: Resumed, run: RunDirectory) -> None:
             _link(former.checkpoint(task), run.checkpoint(task))
         if inherited.outputs:
             _link(former.outputs(task), run.outputs(task))
-            # The runner announces the outputs sent to it as archive 1 of the task: not fetched.
+            # The runner will announce these outputs as archive 1 of the task; they are here.
             store.number_file(run.outputs(task)).write_text("1", encoding="utf-8")
 
 
 def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], bool]) -> Step:
     """Return the step that uploads checkpoints and outputs for tasks, while the run waits for them.
 
-    The parts are uploaded at most AHEAD before the head takes them. An interruption, or the end of
-    the run, ends the upload without an error.
+    While the head has not taken AHEAD parts, the next one is not uploaded. An interruption, or the
+    end of the run, ends the upload without an error.
     """
     directories = list(_directories(resumed))
     size = sum(outputs.data_bytes(archive.scan(str(path))[0]) for path in directories)

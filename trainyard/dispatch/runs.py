@@ -45,14 +45,15 @@ class RunStatus:
     `unsure` says why the state may be stale, such as a cluster that does not answer, or what is
     damaged in the record of a `broken` run. `error` is the error for the command that followed the
     run; None if the run succeeded, or is still active. `unfetched` is the error of results that
-    could not be fetched, also of a run that failed.
+    could not be fetched; a failed run may have it, too. `is_away` counts only with `unsure`, and
+    says whether the reason is a cluster that does not answer.
     """
 
     run: RunDirectory
     state: RunState
     unsure: str | None = None
     broken: bool = False
-    is_away: bool = True  # counts only with `unsure`: the reason is a cluster that does not answer
+    is_away: bool = True
     error: TrainyardError | None = None
     unfetched: TrainyardError | None = None
 
@@ -170,7 +171,7 @@ def logs(
         return fetch_so_far(run, connect, screen=screen)
 
     with Interrupts(held=True) as interrupts:
-        # Before the cluster is asked: Ctrl-C may come while it does not answer.
+        # The record comes first: the user may press Ctrl-C while the cluster does not answer.
         if everything or not run.shown.exists():
             replay(run, screen)
         elif state.started:
@@ -237,8 +238,9 @@ def fetch(
     """Fetch a run's missing outputs, and the checkpoints that the job fetches by itself.
 
     With `checkpoints`, the last checkpoint of every task is fetched, or only of the tasks `of`. A
-    newer checkpoint takes the place of a fetched one, which is kept under another name. If nothing
-    is missing, the cluster is not asked. Raises NotReadyError if the head that has them is gone.
+    newer checkpoint takes the place of a fetched one, which is kept under another name. If the run
+    has ended and nothing is missing, the cluster is not asked. Raises NotReadyError if the head
+    that has the results is gone.
     """
     state = status(run, connect).state
     if checkpoints:
@@ -331,7 +333,7 @@ def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
 def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> Unfetched:
     """Fetch a run's results; return the errors.
 
-    Nothing is fetched, without an error, while another command records the run.
+    While another command records the run, nothing is fetched, and no error is returned.
     """
     with closing(Journal(run)) as journal:
         if not journal.recording:
@@ -342,10 +344,10 @@ def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -
 
 
 def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
-    """Record a run's latest events, without output; return its state. Nothing is fetched.
+    """Record a run's latest events and output, and show none; return its state.
 
-    While another command records the run, this returns the recorded state. Raises OutsideError at
-    the first request that fails.
+    No results are fetched. While another command records the run, this returns the recorded state.
+    Raises OutsideError at the first request that fails.
     """
     with closing(Journal(run)) as journal:
         state = states.load(run)
@@ -366,7 +368,7 @@ def _all_home(
         fetcher.missing(state.node_id, state)
     unfetched_outputs = fetcher.wait()
     if state.node_id:
-        # After the outputs: only with them is known which checkpoints keep to outputs_limit.
+        # Only with the outputs here is it known which checkpoints keep to outputs_limit.
         fetcher.fetch_checkpoints(state.node_id, state)
     if state.ended:
         _report(run, note=note)
@@ -392,7 +394,7 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
 def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
     """Return the status with the error for the command: a failed run, or results not fetched.
 
-    The error of a failed run names its results that could not be fetched as a problem.
+    If results of a failed run could not be fetched, the run's error has that as a problem.
     """
     state = status.state
     left = _left_there(status.run, unfetched)
@@ -419,7 +421,7 @@ def _left_there(run: RunDirectory, unfetched: Unfetched) -> OutsideError | None:
 
 
 def _without_module(state: RunState) -> str | None:
-    """Return a hint if the first failed task lacked a Python module: resumed, it fails again."""
+    """Return a hint if the first failed task lacked a Python module: a resumed run fails again."""
     failed = [task for task in state.tasks.values() if task.state == "failed"]
     if not failed:
         return None

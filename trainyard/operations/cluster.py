@@ -34,7 +34,7 @@ class Cluster:
 def as_made(cluster: Cluster) -> tuple[Backend, Site]:
     """Return the backend that is recorded for the cluster, and its site.
 
-    The file may name another backend by now; it counts only for a cluster without a record.
+    The backend in the file, which may be another one by now, counts only without such a record.
     """
     name = recorded_backend(cluster.site.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.site, backend=name)

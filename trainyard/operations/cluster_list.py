@@ -1,4 +1,4 @@
-"""The clusters that this machine knows of: from files here, from records, or asked of backends."""
+"""The clusters that this machine knows of: from files here, from records, and from backends."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _discover(
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
-    """Ask each backend that a file or a record names; with `region`, every backend with regions."""
+    """Ask each backend that a file or a record names; with `region`, also those with regions."""
     recorded = {state: recorded_backend(state) for state in states}
     names: set[str] = {cluster.spec.backend for cluster in clusters}
     names |= {backend for backend in recorded.values() if backend}
@@ -243,7 +243,7 @@ def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:
 def _recorded(state: Path) -> ListedCluster:
     backend = recorded_backend(state) or "?"
     file = made_from(state)
-    problem = _removal(state.name, backend, file or "a file that is not here, or is another's now")
+    problem = _removal(state.name, backend, file or "a file that is not recorded")
     return ListedCluster(state.name, backend, "recorded", str(file or ""), problem=problem)
 
 
@@ -251,8 +251,8 @@ def _other(backend: str, cluster: FoundCluster, broken: Collection[str]) -> List
     problem = _removal(cluster.name, f"{backend} {cluster.flags}", "a file that is not here")
     if cluster.name in broken:
         problem = (
-            "there, and perhaps made from the file of this name here, which cannot be "
-            "read: mend that first"
+            "exists, and may come from the file of this name here, which cannot be read: mend "
+            "the file first"
         )
     state = _state(is_up=cluster.is_up)
     return ListedCluster(cluster.name, backend, state, "", problem=problem, place=cluster.location)

@@ -143,7 +143,7 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
 
 
 def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
-    """Return the cluster with these flags. Raises RequestError for one that its backend lacks."""
+    """Return the cluster with these flags. Raises RequestError if the backend lacks one."""
     backend, site = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
@@ -161,6 +161,7 @@ def up(
 ) -> Made:
     """Make the cluster match its file, and connect to it.
 
+    Before nodes end, results of runs are fetched, and with `guard.end_runs` active runs are ended.
     After an interruption or an error, the same call continues. Raises NotReadyError after `timeout`
     seconds, and RequestError if nodes with active runs would end and `guard` does not allow that.
     """
@@ -231,7 +232,8 @@ def down(
 
     The recorded backend removes it, even if the file names another one by now. `purge` also removes
     what Trainyard made for all clusters there; if another cluster still needs that, nothing at all
-    is removed. Raises LeftoverError if something stays.
+    is removed. Before nodes end, results of runs are fetched, and with `guard.end_runs` active runs
+    are ended; without it, active runs raise RequestError. Raises LeftoverError if something stays.
     """
     check = _settling(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):
@@ -259,7 +261,7 @@ def status(cluster: Cluster) -> ClusterStatus:
 
 
 def diagnose(cluster: Cluster) -> list[Finding]:
-    """Return the problems of a cluster's hosts, nodes that do not run, and drift from its file."""
+    """Return the backend's findings, nodes that do not run, and differences from the file."""
     now = status(cluster)
     below = cluster.backend.diagnose(cluster.spec, cluster.site)
     if now.state == "absent":
@@ -317,7 +319,7 @@ def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
 def _settling(
     cluster: Cluster, progress: Progress, *, guard: RunGuard, ends: Ends
 ) -> Callable[[], None]:
-    """Return the `before_disruption` of a change: refuse to end runs, or end them; fetch results."""
+    """Return the `before_disruption` of a change: refuse to end runs or end them; fetch results."""
 
     def settle() -> None:
         # Imported here: most changes end no nodes.
@@ -358,7 +360,7 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
 
 
 def _billed(cluster: Cluster) -> tuple[Problem, ...]:
-    """Return a problem with the machines that still cost money; none if the backend cannot say."""
+    """Return a problem that names the machines that still cost money; none if none is known."""
     backend, site = as_made(cluster)
     with suppress(TrainyardError):
         names = backend.billed(cluster.spec, site)

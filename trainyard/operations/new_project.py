@@ -23,7 +23,8 @@ CLUSTER = f"clusters/{paths.DEFAULT_CLUSTER}.yaml"
 REQUIREMENTS = "requirements.txt"
 WHEELS = "wheels"
 NAME_LIMIT = 40
-# Lines of .gitignore: the usual one for Python ignores wheels/, and CI could not install Trainyard.
+# Lines for .gitignore. Without them, a usual .gitignore for Python leaves out wheels/, from which
+# CI installs Trainyard.
 KEEP_WHEELS = (f"!/{WHEELS}/", f"!/{WHEELS}/*.whl")
 _ANY_REQUIREMENT = re.compile(r"(?m)^\s*[^#\n]*\btrainyard[-_]ray\b")
 
@@ -131,7 +132,7 @@ def name_of(directory: Path) -> str:
 
 
 def _without(why: str) -> Requirement:
-    """Return a requirement of comments only: CI then fails at once for lack of Trainyard."""
+    """Return a requirements.txt of comments only: without Trainyard, CI fails at once."""
     wheel = f"trainyard_ray-{__version__}-py3-none-any.whl"
     text = (
         "# Trainyard is on no package index: write the address of its wheel, or put the wheel "
@@ -170,7 +171,7 @@ def _not_at_the_top(directory: Path) -> str:
     if top is None or top == directory.resolve():
         return ""
     return (
-        f"GitHub runs the workflows at the top of a repository alone: move {WORKFLOW} to {top}, "
+        f"GitHub runs only workflows at the top of a repository: move {WORKFLOW} to {top}, "
         "and give its job `defaults: {run: {working-directory: "
         f"{directory.resolve().relative_to(top)}}}}}`"
     )

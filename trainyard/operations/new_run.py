@@ -1,6 +1,6 @@
 """A new run: find the cluster and the job, check one against the other, and begin the run.
 
-`tasks` and the Python API call the same functions; resume and sweeps begin their runs by them, too.
+`tasks`, the Python API, resume and sweeps all call these functions.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ def dispatch(
 ) -> tuple[RunStatus, Endpoint]:
     """Connect to the cluster, send the job and begin its run; return the run's status and endpoint.
 
-    `note` shows lines about the job and its files, before anything is asked of the cluster.
+    With `asked.wait`, the run is also followed to its end. `note` shows lines about the job and its
+    files, before anything is asked of the cluster.
     """
     note("\n".join(described(prepared)))
     endpoint = clusters.connect(cluster)

@@ -1,4 +1,4 @@
-"""Logs of a cluster's nodes, and a shell on a node, which may be named by host or Ray id too."""
+"""Logs of a cluster's nodes, and a shell on a node; a host name or a Ray id also names a node."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def ready(
     backend: str | None,
     screen: Screen,
 ) -> tuple[Prepared, Cluster]:
-    """Return the job and cluster to run those tasks again that did not succeed in `run`.
+    """Return the job and the cluster for a run of the tasks that did not succeed in `run`.
 
     The job's directory is read as it is now. The recorded flags of the run apply, then `overrides`.
     With `file`, the run moves to that cluster, and recorded flags for its former cluster are left

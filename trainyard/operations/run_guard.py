@@ -50,8 +50,9 @@ def settle(
 
     The results are those of all runs that were dispatched from here, ended ones included.
     Call this before nodes end. `command` is the change as typed, for hints. Raises RequestError if
-    runs are active without `end_runs`, and if the cluster rejects this user. A cluster that does
-    not answer is only noted: its runs are unknown, and nothing can be fetched.
+    runs are active without `end_runs`, and if the cluster rejects this user. For a cluster that
+    does not run, nothing is done. One that does not answer is only noted: its runs are unknown, and
+    nothing can be fetched.
 
     Without `end_runs`, results that cannot be fetched are an error. With `end_runs` they are noted
     and given up, and so are damaged records of a run. Runs that other machines dispatched are
@@ -151,7 +152,7 @@ def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
 
 
 def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
-    """Note that active runs are unknown.
+    """Note that it is unknown whether runs are active.
 
     Raises RequestError if the cluster works but rejects this user, unless `insisting` (the command
     that ends runs unseen) is "".
@@ -203,7 +204,7 @@ def end_step(ray: RayApi, names: Sequence[str]) -> Step:
 def _run_or_note(
     step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool
 ) -> None:
-    """Make a step hold; if the step is not needed, only note its failure."""
+    """Make a step hold; unless `is_needed`, a failure of the step is only noted."""
     try:
         run_steps([step], progress)
     except TrainyardError as error:
@@ -225,7 +226,7 @@ class _Bringing:
         self._insisting = insisting
         self._tried: set[str] = set()
         self._given_up: set[str] = set()
-        # By name of a run: the error of its damaged records.
+        # Runs whose records are damaged, by name: the error when they were read.
         self._unreadable: dict[str, Exception] = {}
 
     def is_done(self, run: RunDirectory) -> bool:
@@ -254,7 +255,7 @@ class _Bringing:
         return Step("fetch-outputs", title, fetched, fetch, deadline=WAIT_SECONDS)
 
     def _bring(self, run: RunDirectory) -> None:
-        """Fetch a run's outputs and checkpoints; give up those that fail."""
+        """Fetch a run's outputs and checkpoints; `_give_up` notes each failure, or raises it."""
         self._tried.add(run.name)
         problems: list[tuple[str, Exception]] = []
         try:

@@ -82,9 +82,10 @@ def statuses(
 def _run_status(
     run: RunDirectory, cluster: str, away: dict[str, str], *, connect: Connect
 ) -> RunStatus:
-    """Return the status of a run; ask its cluster, unless `away` has it.
+    """Return the status of a run; ask its cluster if the run may be active.
 
-    `away` maps the names of clusters that did not answer to the reasons; this one may be added.
+    `away` maps the names of clusters that did not answer to the reasons: they are not asked again,
+    and this one may be added.
     """
     try:
         state = states.load(run)
@@ -117,7 +118,8 @@ def logs(
 ) -> RunStatus:
     """Show a run's logs, or with `follow` keep showing them until the run ends.
 
-    Raises RequestError if `task` is none of the run's tasks; `screen` chooses what is shown of it.
+    Raises RequestError if `task` is none of the run's tasks. It is used for nothing else: the
+    caller's `screen` leaves out the other tasks.
     """
     tasks = run.record()["tasks"]
     if task is not None and task not in tasks:
@@ -136,7 +138,7 @@ def watch(run: RunDirectory, here: Here, *, screen: Screen) -> RunStatus:
 
 
 def compare(names: Sequence[str], here: Here, *, tags: Sequence[str]) -> Comparison:
-    """Compare runs by name. Raises RequestError for less than two different runs, or one twice."""
+    """Compare runs by name. Raises RequestError for fewer than two runs, or a run named twice."""
     chosen = [find_run(name, here) for name in names]
     if len({run.name for run in chosen}) < max(2, len(chosen)):
         raise RequestError(
@@ -162,9 +164,9 @@ def stop_elsewhere(
 ) -> str | None:
     """Stop a run that another machine dispatched to the cluster of `-f`; return the run's user.
 
-    Nothing is stopped with `dry`. Returns None if the run has a record here, if the cluster does
-    not answer, or if the cluster has no such run: the caller then treats it as a run of this
-    machine.
+    Nothing is stopped with `dry`. Returns None without a name or a file, if the run has a record
+    here, if the cluster does not run, or if the cluster has no such run: the caller then treats it
+    as a run of this machine.
     """
     if not name or file is None or Path(name).name != name or (here.results / name).exists():
         return None

@@ -78,8 +78,8 @@ def ready_again(
         raise RequestError(
             f"a sweep cannot continue with another {changed[0]}",
             problems=tuple(Problem(f"tune.{name}", f"was {before.get(name)}") for name in changed),
-            hint="Change samples, time, concurrency, prune or stop only; or start a new one: "
-            "trainyard tune.dispatch",
+            hint="A sweep that continues may change only `samples`, `time`, `concurrency`, "
+            "`prune` and `stop`. To start a new one: trainyard tune.dispatch",
         )
 
     return replace(prepared, study=study, former=run.name), cluster

@@ -116,7 +116,7 @@ def _name(job: Job) -> str:
 
 
 def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:
-    """Return how many tasks of a run are running and waiting, from its runner's last file.
+    """Return how many tasks of a run are running and how many wait, as its runner's file has it.
 
     (None, None) if the job is no run, or the file cannot be read.
     """

@@ -11,7 +11,7 @@ from trainyard_runner.wire.events import AttemptEnded
 
 @dataclass(frozen=True)
 class Named:
-    """Some files: their count, the first names (of files or directories), and how many have none.
+    """Some files: their count, and the first names (of files or whole directories).
 
     `more` is the number of files that `names` does not cover.
     """

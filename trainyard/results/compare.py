@@ -150,7 +150,7 @@ def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _differences(values_of_runs: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return each name whose values differ, with a value for each run in order, or ""."""
+    """Return the names whose values differ, each with the runs' values in order ("" for none)."""
     rows: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys(itertools.chain(*values_of_runs)):
         row = tuple(values.get(name, "") for values in values_of_runs)

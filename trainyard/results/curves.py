@@ -163,8 +163,8 @@ class Curves:
 def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
     """Read a run's job file; a missing or broken one is empty.
 
-    A job without a matrix gets one key, `task`, with the task's name. Every task also has the
-    parameter `run`, which is not among the keys.
+    A job without a matrix that fits its tasks gets one key, `task`, with the task's name. Every
+    task also has the parameter `run`, which is not among the keys.
     """
     try:
         content = compose(run.job_file.read_text(encoding="utf-8"), origin="job.yaml").value
@@ -194,7 +194,7 @@ def read(
     most: int = _MOST_SERIES,
     metrics: Mapping[str, Curve] = _NO_METRICS,
 ) -> tuple[list[Series], int]:
-    """Read the curves of a run's tasks, in the order of tasks; also return how many are left out.
+    """Read the curves of a run's tasks, in their order; also return how many tasks are left out.
 
     If there are too many tasks, evenly spread ones are read, because the first ones would all have
     the same value of the matrix's first key. `metrics` are curves of the job's metric from the

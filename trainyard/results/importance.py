@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainyard import versions
 
-# PED-ANOVA looks at the best tenth of the complete trials, which must be one trial at least.
+# PED-ANOVA looks at the best tenth of the complete trials; that must be at least one trial.
 _FEWEST = 10
 
 

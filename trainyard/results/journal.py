@@ -171,7 +171,7 @@ def recorded(run: RunDirectory) -> Iterator[Event]:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Remove a last line without a line end, in which its writer was killed."""
+    """Remove a last line without a line end: its writer was killed before the line was complete."""
     if path.exists():
         with path.open("r+b") as file:
             file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))

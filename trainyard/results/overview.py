@@ -48,7 +48,7 @@ class OverviewRow:
 
 
 def write_overview(rows: Sequence[OverviewRow], home: Path) -> Path:
-    """Write the page of these runs, the newest first, into `home`; return its path."""
+    """Write the page of these runs, in this order, into `home`; return its path."""
     home.mkdir(parents=True, exist_ok=True)
     page = home / PAGE
     write_page(page, "overview.html.j2", {"rows": rows, "version": __version__})

@@ -148,9 +148,9 @@ def _drawing(
     averaged: Sequence[str],
     seen_first: int | None,
 ) -> dict[str, Any]:
-    """Return the data that the page draws; for a resumed run also when the run began.
+    """Return the data that the page draws; if the run resumes another, also when it began.
 
-    The curves of a resumed run also have the values of the run that it resumes.
+    The curves then also have the values of the other run.
     """
     drawing = gathered.drawing(job.keys, averaged=averaged)
     resumed = None

@@ -125,7 +125,7 @@ def read_directory(
 
 
 def read_file(path: Path) -> Iterator[Scalar]:
-    """Yield every scalar of an event file whose numbers are all finite."""
+    """Yield the scalars of an event file, without those that have a number that is not finite."""
     with path.open("rb") as file:
         for scalar in event_files.scalars(file):
             if all(map(math.isfinite, scalar[1:])):
@@ -135,9 +135,9 @@ def read_file(path: Path) -> Iterator[Scalar]:
 def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
     """Yield the finite numbers of each row with its step, in a CSV with a header or in JSON lines.
 
-    The step has the name `step`, or one of those that common loggers use. A file without such a
-    name, or of more than 64 MiB, is other data and yields nothing. A row without a `timestamp` gets
-    the time at which the file was changed last.
+    Steps are in the column or key that `step` names, or else in one that common loggers use. A file
+    without any of them, or of more than 64 MiB, yields nothing: it is other data. A row without a
+    `timestamp` gets the time at which the file was changed last.
     """
     status = path.stat()
     if status.st_size > _LARGEST_TABLE:

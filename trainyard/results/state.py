@@ -34,7 +34,7 @@ from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep
 
 State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
-# A task of a resumed run is skipped if it succeeded in the run that is resumed.
+# A run that resumes another skips the tasks that succeeded there.
 TaskState = State | Literal["skipped"]
 ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
 # The outcomes of attempts in the report, which draws each in another way.
@@ -85,7 +85,7 @@ class Task:
     state: TaskState = "waiting"
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: CheckpointKept | None = None  # the last one
-    ended_because: str | None = None  # where that is not the reason of its last attempt
+    ended_because: str | None = None  # None: see the reason of the last attempt
     # The archives of the task's outputs on the cluster. A whole archive replaces all earlier ones,
     # or with outputs_each_attempt those of the same attempt.
     archives: list[OutputsKept] = field(default_factory=list)
@@ -194,7 +194,7 @@ class RunState:
 
     @property
     def waiting(self) -> Waiting | None:
-        """Return the event that says what tasks wait for; None if no task waits.
+        """Return the event that says what tasks wait for; None if nothing waits.
 
         The event is stale, and dropped, once a task has started. Without waiting tasks, this is the
         event about what the Ray tasks and actors of running tasks wait for.

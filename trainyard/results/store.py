@@ -73,7 +73,10 @@ class RunDirectory:
         return self.path / "checkpoints" / file_stem(task)
 
     def record(self) -> dict[str, Any]:
-        """Return run.json: the user, the command, the cluster, the versions."""
+        """Return run.json: the user, the command, the cluster, the versions.
+
+        Raises RequestError for a missing or damaged one.
+        """
         path = self.path / "run.json"
         try:
             record = {"cluster": "", "tasks": [], **json.loads(path.read_text(encoding="utf-8"))}
@@ -164,7 +167,7 @@ def started(record: Mapping[str, Any]) -> float | None:
 def find(
     home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN
 ) -> RunDirectory:
-    """Return the run with this name or unambiguous beginning, or the newest run of such a job.
+    """Return the run of this name or unambiguous beginning, or the newest run of the job `name`.
 
     Without a name, return the newest run (of the cluster, if given). `elsewhere` is the hint for a
     run that is not recorded here.

@@ -18,7 +18,7 @@ _SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
 
 @dataclass
 class Trial:
-    """One configuration: Optuna's number of it, its parameters, and a task for each repeat."""
+    """One configuration: its number in Optuna, its parameters, and a task for each repeat."""
 
     number: int
     params: Mapping[str, Any]

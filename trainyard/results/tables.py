@@ -161,7 +161,7 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos: the same number for each task, the last ones by name.
+    """Return images and videos; each task may show the same number, its last ones by name.
 
     `source` is what the page shows: a small image's content, or the link. `link` leads to the file.
     """
@@ -194,7 +194,7 @@ def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
 
 
 def logs(run: RunDirectory, state: RunState) -> Row:
-    """Return the end of each log, of the same length; logs of failed attempts come first."""
+    """Return the ends of the logs, cut to one length; logs of failed attempts come first."""
     attempts = sorted(
         state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running")
     )

@@ -86,7 +86,7 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
 
 
 def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> Row:
-    """Return a parameter's axis: labels for choice and grid, else two ends, maybe logarithmic."""
+    """Return a parameter's axis: labels for choice and grid, else two ends and `log`."""
     (kind,) = parameter.keys() & KINDS
     axis: Row = {"key": name, "name": clean(name)}
     if kind not in ("choice", "grid"):
