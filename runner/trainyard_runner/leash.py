@@ -303,7 +303,7 @@ ENDINGS: dict[str, Callable[..., None]] = {"docker": docker, "kubernetes": kuber
 
 
 def main(settings: Settings) -> None:
-    """Check by a dry run that this program may end the cluster, then wait for its end.
+    """Check by a dry run that this program may end the cluster, then end it when it is time.
 
     If the check raises, the program exits, and the command that started it reports that.
     """

@@ -108,6 +108,8 @@ def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> Non
     assert f"run {run.name}, dispatched by " in said
     theirs = yard.run("train.stop", run.name, "-f", yard.cluster)
     assert theirs.stdout.startswith(f"run {run.name} of ")
+    again = yard.run("train.stop", run.name, "-f", yard.cluster)
+    assert " had already ended (" in again.stdout
     del yard.environ["TRAINYARD_RESULTS"]
     stopped = yard.run("train.stop", "-f", yard.cluster)
     assert stopped.stdout == f"run {run.name} had already ended (stopped)\n"

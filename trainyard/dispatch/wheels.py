@@ -152,7 +152,7 @@ def _clone(top: Path, clone: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file with its mode, unless `target` is the same symbolic link, made by the clone."""
+    """Copy a file with its mode, unless `target` is the same symbolic link, made by git clone."""
     if source.is_symlink() and target.is_symlink() and source.readlink() == target.readlink():
         return
     if not source.is_dir():

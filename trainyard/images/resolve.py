@@ -267,7 +267,7 @@ class _Registries:
             raise MissingError(
                 f"registry {registry.address} does not hold image {image.name} as it is now",
                 where=f"{repository}:{tag}",
-                hint="Its files changed since it was pushed, it never was, or its tag was removed. "
+                hint="It was never pushed, its files changed since, or its tag was removed. "
                 f"Push it: trainyard image.push {image.name}",
             )
 

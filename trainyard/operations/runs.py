@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from trainyard import steps
 from trainyard.dispatch import runs
@@ -159,10 +159,17 @@ def has_ended(run: RunDirectory) -> bool:
     return states.load(run).ended
 
 
+class RunElsewhere(NamedTuple):
+    """A run that another machine dispatched: its user, and the state in which it had ended before."""
+
+    user: str
+    had_ended: str | None
+
+
 def stop_elsewhere(
     name: str, file: str | None, progress: Progress, *, here: Here, dry: bool
-) -> str | None:
-    """Stop a run that another machine dispatched to the cluster of `-f`; return the run's user.
+) -> RunElsewhere | None:
+    """Stop a run that another machine dispatched to the cluster of `-f`; return the run.
 
     Nothing is stopped with `dry`. Returns None without a name or a file, if the run has a record
     here, if the cluster does not run, or if the cluster has no such run: the caller then treats it
@@ -181,10 +188,11 @@ def stop_elsewhere(
         job = ray.job(name)
         if job is None or "trainyard_run" not in job.metadata:
             return None
-        if not dry:
+        if not dry and not job.ended:
             steps.run([run_guard.end_step(ray, [name])], progress)
 
-    return str(job.metadata.get("trainyard_by", "?"))
+    user = str(job.metadata.get("trainyard_by", "?"))
+    return RunElsewhere(user, job.status.lower() if job.ended else None)
 
 
 def fetch(run: RunDirectory, here: Here, *, checkpoints: bool, screen: Screen) -> RunStatus:

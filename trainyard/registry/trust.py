@@ -126,6 +126,7 @@ def _tls_steps(target: Target) -> list[Step]:
         # none either; its files could not be written from here.
         return []
 
+    # Raises PrerequisiteError if Docker's files are not on this machine.
     _daemon(target)
     path = docker_daemon.CERTIFICATES / target.address / CA_NAME
 

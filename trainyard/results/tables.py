@@ -116,7 +116,7 @@ def checks(state: RunState) -> Row:
 
 
 def timeline(state: RunState) -> Row:
-    """Return a run's first attempts as bars, in a lane for each node.
+    """Return a run's earliest attempts as bars, in a lane for each node.
 
     Positions and widths are in percent of the run's time.
     """

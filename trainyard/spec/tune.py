@@ -206,7 +206,7 @@ class Tune(Watch):
         yield from ()
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain about a space, a search that does not fit it, and a sweep without an end."""
+        """Complain about the metric, the space, a search that does not fit it, and a missing end."""
         yield from super().complaints()
         if not self.space:
             yield Complaint(("space",), "must not be empty")

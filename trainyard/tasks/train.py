@@ -187,13 +187,18 @@ def stop(call: Call, run: str = "") -> Report:
     With -f, a run that another machine dispatched to that cluster is stopped as well; it needs its
     whole name, as cluster.status shows it.
     """
-    user = lazy.runs.stop_elsewhere(run, call.file, call.progress, here=call.here, dry=call.dry)
-    if user is None:
+    found = lazy.runs.stop_elsewhere(run, call.file, call.progress, here=call.here, dry=call.dry)
+    if found is None:
         return stopped(call, find(call, run, to_stop=True))
+    if found.had_ended:
+        document = {"run": run, "state": found.had_ended, "by": found.user}
+        return Report(
+            document, [f"run {run} of {found.user} had already ended ({found.had_ended})"]
+        )
     if call.dry:
-        return call.skipped(f"run {run}, dispatched by {user}")
-    document = {"run": run, "state": "stopped", "by": user}
-    return Report(document, [f"run {run} of {user}: stopped"])
+        return call.skipped(f"run {run}, dispatched by {found.user}")
+    document = {"run": run, "state": "stopped", "by": found.user}
+    return Report(document, [f"run {run} of {found.user}: stopped"])
 
 
 @task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})

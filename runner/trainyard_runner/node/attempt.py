@@ -144,7 +144,7 @@ class Attempt:
         if self._final.get("exit") == 0 and not self._final["left"]:
             self._place.hand_on()
         else:
-            # A process that could not be ended may still write there.
+            # No next attempt gets it: a process that could not be ended may still write there.
             self._place.remove()
 
     def _prepare(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> None:

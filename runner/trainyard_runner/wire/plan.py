@@ -104,8 +104,8 @@ class Plan:
     outputs_limit: int = 20 * 1024**3  # bytes of one task
     outputs_every: float = 30.0  # seconds
     sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; `tasks` is empty then
-    study: str = ""  # the study's journal of the sweep that this one continues
-    former: str = ""  # the run of that sweep
+    study: str = ""  # the text of study.journal of the sweep that is continued, if any
+    former: str = ""  # the name of that sweep's run
     resume: Resume | None = None  # the run that this one resumes; never one of a sweep
 
 

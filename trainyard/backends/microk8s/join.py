@@ -70,11 +70,11 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
 
         members = lab.members()
         voting = sum(member.is_voter for member in members.values())
-        is_safe = len(members) < VOTERS or voting >= VOTERS
-        if is_safe and host.ip in members:
+        has_voters = len(members) < VOTERS or voting >= VOTERS
+        if has_voters and host.ip in members:
             return YES
 
-        return no("it does not vote yet")
+        return no("it is no member yet, or too few members vote")
 
     def join() -> None:
         if not is_part(lab, host):

@@ -33,7 +33,8 @@ JOB_STOP_SECONDS = 8
 HEALTH_CHECK_MS = 1000
 # A frozen, paused or hung machine keeps its connections open and refuses no call. Only gRPC's
 # keepalive ends such a connection, by default after 300 + 120 s (ray_config_def.h,
-# grpc_client_keepalive_*). With these values Ray calls the node dead after 46 s instead of 55 s.
+# grpc_client_keepalive_*). These values also cut a node's check short: Ray calls the node dead after
+# 46 s instead of 55 s.
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 15_000
 # pip and uv retry network errors themselves. With Ray's default of 3 tries, a wrong package name
