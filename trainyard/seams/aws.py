@@ -267,7 +267,7 @@ class Aws:
 
 
 def caller_address() -> str:
-    """Return this machine's address as the internet sees it. Raises OutsideError if unknown."""
+    """Ask a server of AWS for this machine's address on the internet. Raises OutsideError."""
     try:
         answer = httpx.get(WHO_AM_I, timeout=CONNECT_SECONDS).raise_for_status()
         return str(ipaddress.IPv4Address(answer.text.strip()))

@@ -1,6 +1,6 @@
 """Ports and sockets of this machine that lead elsewhere, for as long as this process lives.
 
-A thread of its own serves each connection. A connection that cannot be served is closed at once,
+Each connection has a thread of its own. A connection that cannot be served is closed at once,
 because clients would wait through silence; `last_error` says why.
 """
 
@@ -44,7 +44,8 @@ def loopback() -> socket.socket:
 class Forward:
     """A listener at `address`, a port or a path.
 
-    `serve` handles one connection. It returns ("" for success) or raises why the connection failed.
+    `serve` handles one connection. It returns why the connection failed, "" for success, or raises
+    an error.
     """
 
     def __init__(self, listener: socket.socket, serve: Callable[[socket.socket], str]) -> None:

@@ -58,7 +58,7 @@ class Chart:
 class Release:
     """A release: `status` is deployed, pending-install, failed, ...
 
-    `description` is the text of its last installation, by which Trainyard's own are told apart.
+    `description` is the text of its last installation; it shows which releases are Trainyard's.
     """
 
     status: str
@@ -83,7 +83,7 @@ class Helm:
         return crds
 
     def release(self, name: str, namespace: str) -> Release | None:
-        """Return a release, None if there is none of that name or it was uninstalled."""
+        """Return a release; None if no release has that name, or if it was uninstalled."""
         command = ["status", name, *self._in(namespace), "--output", "json"]
         output = self._run(
             command, doing=f"ask for the release {name}", unless="release: not found"

@@ -33,9 +33,9 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 class Origin:
     """The source of an installation.
 
-    `address` is what pip takes behind `@`, where other machines can reach it; `checkout` is the
-    directory of an editable installation. If both are empty, the source is not known, and only the
-    installed files can be copied.
+    `address` is what pip takes behind `@`; "" unless other machines can reach it. `checkout` is the
+    directory of an editable installation. If both are empty, only the installed files can be
+    copied.
     """
 
     address: str = ""

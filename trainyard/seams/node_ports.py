@@ -42,7 +42,7 @@ os._exit(0)
 
 
 def relay(port: int) -> str:
-    """Return the command line that connects its stdin and stdout to a port of its own node."""
+    """Return a command line that connects its stdin and stdout to a port of the node it runs on."""
     return shlex.join(["python3", "-c", RELAY, str(port)])
 
 
@@ -50,10 +50,11 @@ def relay(port: int) -> str:
 def forwarded(
     words: Sequence[str], environ: Mapping[str, str], *, port: int, failed: Callable[[str], None]
 ) -> Iterator[int]:
-    """Yield a port of 127.0.0.1 (0: a free one); each connection to it runs the program `words`.
+    """Yield a port of 127.0.0.1; each connection to it runs the program `words`.
 
-    `failed` is called with the last line of stderr of each program that fails. Programs that still
-    run when the context ends are ended. Raises RequestError if the port is in use, or forbidden.
+    `port` 0 means a free port. `failed` is called with the last line of stderr of each program that
+    fails. Programs that still run when the context ends are ended. Raises RequestError if the port
+    is in use, or forbidden.
     """
     running: list[subprocess.Popen[bytes]] = []
 

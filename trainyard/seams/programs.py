@@ -1,4 +1,4 @@
-"""Run a program to its end; its process group ends with this process."""
+"""Programs that run to their end; on Ctrl-C here, a program's whole process group ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_FOUND = 127
 
 @dataclass(frozen=True)
 class Ran:
-    """The end of a command on another host: its exit code and all that it printed."""
+    """The end of a command on a host or in a container: its exit code, and what it printed."""
 
     code: int
     stdout: str
@@ -74,12 +74,12 @@ def run(
     on_line: Callable[[str], None] | None = None,
     seconds: float | None = None,
 ) -> Ended:
-    """Run a program, `on_line` with each line; on Ctrl-C or after `seconds`, end its process group.
+    """Run a program, call `on_line` with each line; end the group on Ctrl-C or after `seconds`.
 
     `stdin` is the input, or a function that writes an input too large for memory. An error of that
-    function is raised here, once the program has ended. After `seconds` the exit code is that of
-    the signal: -2 for SIGINT, or -9 if SIGKILL was needed. A program that is not installed ends
-    with NOT_FOUND, as in a shell.
+    function is raised here, once the program has ended. If `on_line` raises, the group ends, too.
+    After `seconds` the exit code is that of the signal: -2 for SIGINT, or -9 if SIGKILL was needed.
+    A program that is not installed ends with NOT_FOUND, as in a shell.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     errors: list[Exception] = []

@@ -51,7 +51,7 @@ UPLOAD_SECONDS = 3600.0
 DOWNLOAD_SECONDS = 86_400
 # How much of a log file is sent at once (log_agent.py, BLOCK_SIZE).
 BLOCK = 1 << 16
-# The largest answer that is accepted; that about a thousand nodes has 3 MiB.
+# The largest answer that is accepted, in bytes. The answer about a thousand nodes has 3 MiB.
 ANSWER_LIMIT = 16 * 1024 * 1024
 
 Result = TypeVar("Result")
@@ -66,7 +66,7 @@ class UnreachableError(OutsideError):
 
 
 class NotRayError(OutsideError):
-    """A server answers at the address that is not Ray's dashboard."""
+    """A server that is not Ray's dashboard answers at the address."""
 
 
 class RefusedError(OutsideError):
@@ -137,7 +137,7 @@ class RayApi:
         self._http.close()
 
     def version(self) -> str:
-        """Return Ray's version; Ray only answers with the token, so it will accept jobs, too."""
+        """Return Ray's version; an answer also proves that Ray accepts this token, for jobs too."""
         return self._ask("GET", "/api/version", version_from)
 
     def supported_version(self) -> str:
@@ -194,13 +194,13 @@ class RayApi:
         return self._ask("GET", "/api/jobs/", lambda answer: tuple(map(job_from, answer)))
 
     def left_by(self, drivers: Collection[str]) -> str:
-        """Say how many detached actors and placement groups ended drivers left; "" for none."""
+        """Say how many detached actors and placement groups the ended `drivers` left; "" if none."""
         actors = self.living("actors", "DEAD", left_from("job_id", drivers))
         groups = self.living("placement_groups", "REMOVED", left_from("creator_job_id", drivers))
         return left_in_words(actors, groups)
 
     def living(self, kind: str, dead: str, read: Callable[[Any], Result]) -> Result:
-        """Return `read(answer)` for at most 10,000 rows of a kind whose state is not `dead`."""
+        """Return `read(answer)` for at most 10,000 rows of `kind` in any state but `dead`."""
         filters = {"filter_keys": "state", "filter_predicates": "!=", "filter_values": dead}
         params = {"limit": 10_000, "detail": 1, **filters}
         return self._ask("GET", f"/api/v0/{kind}", read, params=params)
@@ -313,7 +313,7 @@ class RayApi:
             raise self._unreachable(error) from error
 
     def _body(self, answer: httpx.Response, seconds: float) -> bytes:
-        """Return the whole of a short answer, within its time and size."""
+        """Return an answer's body. Raises NotRayError if it is too long, TimeoutError if too late."""
         give_up = time.monotonic() + seconds
         body = bytearray()
         for chunk in answer.iter_raw():

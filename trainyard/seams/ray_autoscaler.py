@@ -27,8 +27,9 @@ from trainyard.wording import ESCAPES
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
 GRACE_SECONDS = 10.0
 TAIL_LINES = 200
-# `ray` with shorter pauses. By default it waits 1 s before it writes a status of the head, to write
-# those of other nodes with it, and 5 s between two tries of SSH (aws/node_provider.py, updater.py).
+# `ray` with shorter pauses. By default Ray waits 1 s before it writes a node's status, so that one
+# request writes those of several nodes, and 5 s between two tries of SSH (aws/node_provider.py,
+# updater.py).
 _RAY = """
 from ray.autoscaler._private import updater
 from ray.autoscaler._private.aws import node_provider
@@ -39,7 +40,7 @@ scripts.main()
 
 
 def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Return the problems that Ray's own schema finds in a cluster file of Ray's.
+    """Return the problems that Ray's schema finds in `document`, a cluster file for `ray up`.
 
     `ray up` would print hundreds of lines about them. Raises PrerequisiteError without Ray.
     """

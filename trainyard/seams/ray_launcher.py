@@ -78,7 +78,7 @@ def _wait_for_head(address: tuple[str, int]) -> None:
 
 
 def _head_registers(address: tuple[str, int], give_up: float) -> bool:
-    """Wait until the GCS knows its head; False if that GCS is gone.
+    """Wait until the GCS knows its head; return False if that GCS is gone, or at `give_up`.
 
     A head that was restarted has a new GCS, which needs a new client.
     """

@@ -89,7 +89,7 @@ class Job:
 
 
 def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs, without the drivers that tasks of another of these jobs started."""
+    """Return the jobs without the drivers that other jobs among them started in their tasks."""
     all_jobs = list(jobs)
     runs = {job.submission_id for job in all_jobs}
 
@@ -104,7 +104,7 @@ def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
 def version_from(answer: Any) -> str:
     """Read /api/version.
 
-    As all readers below, it raises TypeError, LookupError or AttributeError for another answer.
+    Like all readers below, it raises TypeError, LookupError or AttributeError for another answer.
     """
     return _text(answer["ray_version"])
 

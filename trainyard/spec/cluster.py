@@ -29,7 +29,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
-# Backends whose dashboard can be reached by other machines than this one, and by which clients.
+# Backends whose dashboard other machines than this one can reach, and those machines.
 OPEN_TO = {
     "kuberay": "every pod of the Kubernetes cluster",
     "ec2": "every instance of the security group",
@@ -121,7 +121,7 @@ class ExistingSection(Section):
             )
 
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
-        """Complain about `auth: token` without a token, and `none` with one or off loopback.
+        """Complain about `auth: token` without a token, `none` with a token, and `none` off loopback.
 
         Without `address` a port-forward on loopback reaches the dashboard, so `none` is accepted.
         """
@@ -177,7 +177,7 @@ class ClusterSpec(Section):
 
     @property
     def docker_host(self) -> str | None:
-        """Return the address of the Docker engine with the nodes; None: the one `docker` uses."""
+        """Return `compose.docker` for the backend compose; None: the engine that `docker` uses."""
         if self.backend == "compose":
             return self.compose.docker
         return None

@@ -149,7 +149,7 @@ class BuildSection(Section):
 
 
 class Mount(Section):
-    """A directory of the Docker host that every node sees."""
+    """A directory on the Docker host; every node sees it."""
 
     source: AbsolutePath = Field(description="The directory on the Docker host.")
     target: AbsolutePath = Field(description="Where the nodes see it.")

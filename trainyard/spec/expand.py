@@ -16,7 +16,7 @@ from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task of a job, the job's defaults applied; a sweep's keeps its placeholders."""
+    """One task of a job, with the job's defaults; the task of a sweep keeps its placeholders."""
 
     name: str
     command: tuple[str, ...]
@@ -56,7 +56,7 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
 
 
 def sweep(job: JobSpec) -> dict[str, Any] | None:
-    """Return a job's sweep as the runner reads it, and the task of a trial; None without `tune`."""
+    """Return a job's sweep as the runner reads it, with its `task`; None without `tune`."""
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())

@@ -27,7 +27,7 @@ from trainyard.spec.yaml_source import KeyPath
 
 Entry = TypeVar("Entry")
 
-# Marks that there is no value, since None is one.
+# Means that there is no value; None would be a value.
 NOTHING = object()
 NAME_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -149,7 +149,7 @@ class Section(BaseModel):
 
 
 def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
-    """Complain about every entry of a section whose name an earlier one has."""
+    """Complain about each entry whose name an earlier entry of the same section has."""
     first: dict[str, int] = {}
     for index, name in enumerate(names):
         if first.setdefault(name, index) != index:

@@ -224,7 +224,7 @@ def kind_of(documents: Iterable[Any]) -> Kind | None:
 
 
 def documents_of(file: Path) -> list[Any]:
-    """Return a YAML file's documents with all values as text, a Kubernetes List as its items.
+    """Return a YAML file's documents, all values as text; a Kubernetes List becomes its items.
 
     Returns [] for a file that cannot be read, is not YAML or is larger than LARGEST.
     """

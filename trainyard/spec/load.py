@@ -86,7 +86,7 @@ def job_of(keys: Mapping[str, Any]) -> JobSpec:
 def load_job(
     directory: Path, *, overrides: Sequence[str] = (), file: Path | None = None
 ) -> JobSpec:
-    """Return the job of a directory with a job.yaml, or of another `file` for that directory.
+    """Return the job of a directory, from its job.yaml or from `file` instead.
 
     Raises RequestError with every problem at once.
     """
@@ -171,7 +171,7 @@ def _put_below(key: str, file: Source, source: Source) -> Source:
 
 
 def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return the source with every `--set PATH=VALUE` on top; of two for one path the last wins.
+    """Return the source with every `--set PATH=VALUE` applied; for one path, the last flag wins.
 
     A value is read as YAML. For a key that accepts only text, an unquoted value is used literally.
     A mistake in a flag becomes a problem of the source.
@@ -212,7 +212,7 @@ def _given(value: str, flag: str, *, is_text: bool) -> Source:
 
 
 def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> Source:
-    """Return the source with one value replaced by a flag's; problems of it then name the flag."""
+    """Return the source with a flag's value put in; problems with this value name the flag."""
     try:
         new, path = _replaced(source.value, keys, value, at=())
     except ValueError as error:
@@ -270,7 +270,7 @@ def _dotted(path: KeyPath) -> str:
 
 
 def _validated(model: type[Model], source: Source, kind: str) -> Model:
-    """Return the model of a source; fields' defaults fill what neither file nor flags gave."""
+    """Return the model of a source; defaults fill what is not written. Raises RequestError."""
     hidden = []
     no_text = []
     for path, text in _texts(source.value):

@@ -28,7 +28,7 @@ HostAddress = Annotated[
     ),
 ]
 IPv4 = Annotated[Filled, matching(r"\d{1,3}(?:\.\d{1,3}){3}", "must be an IPv4 address")]
-# A registry as names of images begin with it: docker.io, ghcr.io, registry.lab:5000.
+# The beginning of an image's name: docker.io, ghcr.io, registry.lab:5000.
 RegistryHost = Annotated[
     Filled,
     matching(

@@ -147,7 +147,7 @@ def _suggestion(details: dict[str, Any]) -> str:
 
 
 def _of_others(details: dict[str, Any]) -> str:
-    """Suggest how to write a value in the form of Docker or Kubernetes here; "" for others."""
+    """Suggest Trainyard's form of a value that is written as for Docker or Kubernetes, or ""."""
     kind = details["type"]
     value = details["input"]
     key = ""

@@ -85,7 +85,7 @@ def hidden(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def command_without_secrets(words: Iterable[str]) -> list[str]:
-    """Return a command's words without secrets: by their form, or by the name of their flag."""
+    """Return a command's words; hide secrets, known by their form or by their flag's name."""
     shown: list[str] = []
     is_value_of_secret = False
     for word in words:

@@ -97,9 +97,9 @@ def written(values: Any) -> str:
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    """Return values with their secrets hidden.
+    """Return values with the secrets among them hidden.
 
-    These are variables and flags with a secret's name, secrets of a known form, and every value
+    Secrets are variables and flags with a secret's name, texts of a known form, and every value
     that goes to Helm.
     """
     if isinstance(value, str):
@@ -118,7 +118,7 @@ def _hidden(value: Any, path: KeyPath = ()) -> Any:
 
 
 def _defaults(value: object, path: KeyPath, *, inherited: bool) -> Iterator[KeyPath]:
-    """Yield the path of every value that the user did not write, nor its section."""
+    """Yield the path of every default, also inside sections that the user did not write."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             is_default = inherited or name not in value.model_fields_set

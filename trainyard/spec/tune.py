@@ -241,7 +241,7 @@ class Tune(Watch):
             )
 
     def document(self) -> dict[str, Any]:
-        """Return the sweep as the runner reads it: of the metric only its name (see `watch`)."""
+        """Return the sweep as the runner reads it; of the keys that `watch` returns, only `metric`."""
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
         space = {name: parameter.document() for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}

@@ -28,7 +28,7 @@ ONCE = "io.trainyard.once"
 # other options, and limits of their own.
 _KEEPS_ALL = "json-file"
 LOG_LIMITS = {"max-size": "10m", "max-file": "3"}
-# Programs in these containers, and in the nodes of a cluster, gain no rights by setuid.
+# Programs in containers that this module makes, and in nodes of `compose`, gain no rights by setuid.
 HARDENED = ("no-new-privileges:true",)
 # The exit code of a command that was killed because it ran for too long.
 KILLED = -9
@@ -157,9 +157,9 @@ class NewContainer:
 
 
 def create(engine: Engine, name: str, new: NewContainer) -> str:
-    """Make a container that restarts with Docker, without starting it; return its id.
+    """Make a container, but do not start it; return its id.
 
-    The engine must have the image.
+    Once it was started, Docker restarts it until it is stopped. The engine must have the image.
     """
     log_config = None
     log = bounded_log(engine)
@@ -231,7 +231,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def open_directory(engine: Engine, name: str, path: str) -> None:
-    """Make a directory of a container, or of its volume, writable for every user inside.
+    """Let every user in a container write to a directory of it, or of its volume.
 
     The container need not run.
     """

@@ -139,7 +139,7 @@ def make_tiny(engine: Engine, reference: str) -> None:
 
 
 def split_tag(reference: str) -> tuple[str, str]:
-    """Return the repository and the tag or digest of a reference; without one, the tag latest."""
+    """Return a reference's repository, and its tag or digest; "latest" if it has neither."""
     repository, tag = parse_repository_tag(reference)
     return str(repository), str(tag or "latest")
 

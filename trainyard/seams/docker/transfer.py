@@ -38,8 +38,8 @@ def push(
 ) -> None:
     """Push REGISTRY/NAME:TAG, which the engine must have.
 
-    `on_retry` is called when Docker will try a layer again, which Docker does for up to a minute
-    without a reason. If `on_retry` raises, the push ends. `on_sent` gets the short id of each layer
+    `on_retry` is called when Docker will try a layer again. Docker does so for up to a minute,
+    and does not say why. If `on_retry` raises, the push ends. `on_sent` gets the short id of each layer
     that was sent. Raises RegistryError.
     """
 
@@ -68,7 +68,7 @@ def pull(
     platform: str | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Fetch an image from its registry. Raises RegistryError for the registry or its content."""
+    """Fetch an image from its registry. Raises the RegistryError that names the cause."""
     repository, tag = split_tag(reference)
     parameters = {"fromImage": repository, "tag": tag, "platform": platform}
     # No limit for silence: engines with containerd's image store report nothing while they unpack.
@@ -153,7 +153,7 @@ def _transfer(
     *,
     silence: float | None,
 ) -> None:
-    """Push or pull, and call `on_entry` with each of the engine's reports; if it raises, end."""
+    """Push or pull; call `on_entry` with each of the engine's reports, and end if that raises."""
     credentials = json.dumps(_credentials(reference, login)).encode()
     try:
         # docker-py's own push and pull cannot be ended: they keep the connection to themselves.

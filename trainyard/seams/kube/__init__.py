@@ -1,1 +1,1 @@
-"""The Kubernetes API: objects, permissions, logs, commands in pods, and ports of pods."""
+"""The Kubernetes API: objects, permissions, logs, and ports of pods."""

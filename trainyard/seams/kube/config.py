@@ -2,8 +2,8 @@
 
 Several files merge into one, and the first that sets a value counts
 (kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig). The `kubernetes`
-library reads the files again to log in. It would take the current context of the last file, so the
-context is worked out here and named to it.
+library reads the files again to log in. The library would take the current context of the last
+file, so the context is chosen here, and the library gets its name.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _current(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _named(documents: Sequence[Mapping[str, Any]], key: str) -> dict[str, Mapping[str, Any]]:
-    """Return the entries of a kind by name; of two with one name, the first file's."""
+    """Return the entries of a kind by name; if files share a name, the first file's counts."""
     entries: dict[str, Mapping[str, Any]] = {}
     for document in reversed(documents):
         for entry in document.get(f"{key}s") or ():

@@ -4,8 +4,8 @@ Each connection to such a port opens its own connection to the pod that the call
 pod is replaced, the API server restarts or a proxy closes an idle connection, only connections that
 are open break; later ones work.
 
-Each is a websocket with the login and TLS context of all other requests. `kubernetes.stream` is not
-used, because it has no timeout and makes a TLS context of its own.
+A connection to a pod is a websocket with the login and TLS context of all other requests.
+`kubernetes.stream` is not used, because it has no timeout and makes a TLS context of its own.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Response:
 
 
 class Transport:
-    """The connections to one server; threads may share it. The first request logs in."""
+    """The connections to one server; threads may share them. The first request logs in."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -165,8 +165,7 @@ def _log_in(access: Access) -> Session:
         raise PrerequisiteError(
             f"user {access.user or '(none)'} cannot log in to the Kubernetes cluster: {error}",
             where=f"{access}, from {access.source}",
-            hint="Log in by hand and repeat the command; `kubectl get pods` logs in in the same "
-            "way.",
+            hint="Log in by hand and repeat the command; `kubectl get pods` uses the same login.",
         ) from error
 
     # One context for all connections, instead of one that reads the same files for each.

@@ -71,8 +71,8 @@ class RegistryApi:
 
     `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA of the registry's
     certificate; None trusts the usual ones, and those that this system trusts, as Docker does.
-    `transport` replaces the network in tests. Every method raises a RegistryError: gone,
-    certificate, login...
+    `transport` replaces the network in tests. Every method may raise a RegistryError; its
+    class names the cause (GoneError, CertificateError, LoginError...).
     """
 
     def __init__(

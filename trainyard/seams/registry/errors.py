@@ -1,7 +1,7 @@
 """Rejections by a registry, or by the Docker engine or kubelet that speaks to it, with hints.
 
-They word the same causes differently: Trainyard itself gets texts of OpenSSL and the registry's
-JSON, Docker and the kubelet those of Go. The texts were seen with Docker 20.10, containerd 1.6 and
+One cause has several texts: Trainyard itself gets those of OpenSSL and of the registry's JSON,
+Docker and the kubelet those of Go. The texts were seen with Docker 20.10, containerd 1.6 and
 docker-registry 2.8; the x509 texts are those of Go's crypto/x509.
 """
 
@@ -23,7 +23,7 @@ class GoneError(RegistryError):
 
 
 class LoginError(RegistryError):
-    """The registry asks for a login, or rejects this one."""
+    """The registry asks for a login, or rejects the login that it got."""
 
 
 class CertificateError(RegistryError):

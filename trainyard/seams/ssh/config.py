@@ -66,7 +66,7 @@ class Address:
         return login
 
     def shell(self, command: str, *, terminal: bool, identity: Identity | None = None) -> list[str]:
-        """Return the `ssh` command that runs `command` in the user's shell there; "": a shell.
+        """Return the `ssh` command that runs `command` in the user's shell there; "" opens a shell.
 
         `ssh` reads the same configuration, keys and known hosts as Trainyard does.
         """

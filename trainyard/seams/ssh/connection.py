@@ -220,7 +220,8 @@ class Connection:
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
         """Return the local command that runs `command` on the host as root, with the local input.
 
-        On a terminal sudo asks for its password by itself.
+        On a terminal sudo asks for its password by itself. Without a terminal, the host is asked
+        now whether sudo needs a password; the command then reads $TRAINYARD_SUDO_PASSWORD.
         """
         words = ["sudo"]
         password = b""
@@ -342,7 +343,7 @@ class Connection:
 
 
 def _name(command: Sequence[str]) -> str:
-    """Return the program that a command runs, behind sudo if that is the first word."""
+    """Return a command's program: its first word, or the word after `--` of `sudo ... --`."""
     if command[0] == "sudo" and "--" in command:
         return command[command.index("--") + 1]
     return command[0]

@@ -122,7 +122,7 @@ def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
 
 
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
-    """Return the facts in a host's fields, which were asked for at `now` and came after `seconds`.
+    """Return the facts in a host's fields, which were asked for at `now` and came `seconds` later.
 
     Raises ValueError for a field that cannot be read.
     """

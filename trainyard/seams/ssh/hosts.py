@@ -24,7 +24,7 @@ _REACH = "exec 3<> /dev/tcp/$0/$1"
 
 @dataclass(frozen=True)
 class Host:
-    """A host. `ssh` is its name in the cluster file, `ip` its address for other hosts."""
+    """A host. `ssh` is its [user@]host[:port], `ip` its address for other hosts."""
 
     name: str
     ip: str
@@ -48,7 +48,7 @@ class Host:
         return ran
 
     def reaches(self, ip: str, port: int) -> bool:
-        """Try from this host whether it can connect to a port."""
+        """Say whether this host itself can connect to a port of `ip` within 5 s."""
         return self.connection.run(["timeout", "5", "bash", "-c", _REACH, ip, str(port)]).code == 0
 
 

@@ -24,7 +24,7 @@ def lines_of(text: str) -> str:
 
 
 def block(lines: str) -> str:
-    """Return lines between Trainyard's markers; "" stays ""."""
+    """Return `lines` with Trainyard's markers around them; "" stays ""."""
     return f"{_BEGIN}\n{lines}{_END}\n" if lines else ""
 
 

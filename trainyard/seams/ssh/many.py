@@ -40,7 +40,8 @@ def gather(
 def refuse(errors: Mapping[str, TrainyardError]) -> None:
     """Raise the error of the only host that failed, or one error with those of all that did.
 
-    Such an error has the class of the first host's. Without errors, nothing is raised.
+    An error for several hosts has the class of the first host's error. Without errors, nothing is
+    raised.
     """
     for first in errors.values():
         if len(errors) == 1:
