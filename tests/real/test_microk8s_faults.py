@@ -137,8 +137,8 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         SSHD,
         (
             "error: {ip} cannot be reached by SSH on port 22",
-            "  -> Is the name right, is it on, and does sshd run there? It must work without a "
-            "question: "
+            "  -> Is the name right, is the machine on, and does sshd run there? This must work "
+            "without a question: "
             "ssh ops@{ip} true",
         ),
     ),

@@ -80,7 +80,7 @@ REFUSALS = (
     ),
     Rule(
         "Throttl|RequestLimitExceeded|TooManyRequests|SlowDown",
-        "AWS answers too many requests of this account, and refuses {action}",
+        "AWS gets too many requests from this account, and refuses {action}",
         "In a minute repeat the same command: it continues.",
     ),
     Rule(

@@ -59,7 +59,7 @@ class RayUp:
 
     `stage` is Ray's number of the current stage, 0 before the first. `code` is the exit code, None
     while `ray up` runs. `tail` has the last lines of output; the file `log` has all lines.
-    `of_stage` has the lines since the current stage began, because earlier messages are stale.
+    `of_stage` has only those since the current stage began, because earlier messages are stale.
     Raises NotReadyError while another `ray up` with this log runs.
     """
 

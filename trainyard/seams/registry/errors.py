@@ -64,8 +64,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"certificate has expired|certificate is not yet valid",
         "the certificate of registry {registry}, or of its CA, has expired or is not valid yet",
-        "Its operator makes a new one. One that Trainyard made lasts ten years: "
-        "trainyard registry.down --purge. If only this clock is wrong: timedatectl",
+        "The registry's operator makes a new one. To replace one that Trainyard made: trainyard "
+        "registry.down --purge (removes the images, too), then registry.up. If only this clock is "
+        "wrong: timedatectl",
         key="expired",
         error=CertificateError,
     ),

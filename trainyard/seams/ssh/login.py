@@ -58,8 +58,8 @@ REACH = (
     Rule(
         "",
         "{name} cannot be reached by SSH on port {port}",
-        "Is the name right, is it on, and does sshd run there? It must work without a question: "
-        "ssh {host} true",
+        "Is the name right, is the machine on, and does sshd run there? This must work without a "
+        "question: ssh {host} true",
     ),
 )
 
