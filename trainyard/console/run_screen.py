@@ -96,7 +96,7 @@ class PrintedScreen(Screen):
         if isinstance(event, (AttemptEnded, TaskEnded)):
             rest = self._unfinished.pop(event.task, b"")
             self._lines(event.task, rest + b"\n" if rest else b"")
-        for line in _lines(event, state):
+        for line in _lines_about(event, state):
             self._print(visible(complete(line)) + "\n")
         if isinstance(event, RunEnded):
             self.close()
@@ -252,7 +252,7 @@ def plain(text: bytes, *, colours: bool = False) -> str:
     return _CONTROLS.sub("", shown)
 
 
-def _lines(event: Event, state: RunState) -> Iterator[str]:
+def _lines_about(event: Event, state: RunState) -> Iterator[str]:
     """Yield the lines to print for an event."""
     match event:
         case GateEnded():

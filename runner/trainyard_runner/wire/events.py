@@ -385,10 +385,10 @@ def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
     kinds: dict[str, dict[str, tuple[Any, bool]]] = {}
     for cls in _KINDS.values():
         hints = get_type_hints(cls)
-        types_ = kinds[cls.kind] = {}
+        of_kind = kinds[cls.kind] = {}
         for each in fields(cls):
             is_required = each.default is MISSING or each.name in ("seq", "time")
-            types_[each.name] = (hints[each.name], is_required)
+            of_kind[each.name] = (hints[each.name], is_required)
     return kinds
 
 

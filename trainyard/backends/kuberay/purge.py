@@ -170,7 +170,10 @@ def _tenants(where: Location, namespace: str) -> list[str]:
 
 
 def _is_known(kind: Kind, found: Object, where: Location) -> bool:
-    """Say whether an object is this cluster's or the operator's, or a RayCluster's: that counts."""
+    """Say whether an object is this cluster's, the operator's, or owned by a RayCluster.
+
+    The RayCluster itself counts: its pods need not be named next to it.
+    """
     if kind == kinds.RAY_CLUSTER:
         return _is_the_cluster(kind, found, where)
     label, _, value = operator.LABELLED.partition("=")
