@@ -131,7 +131,7 @@ def _trust_step(lab: Lab, known: Known, after: str) -> Step:
     def write(host: Host) -> None:
         host.root("mkdir", "-p", f"{CERTS_D}/{known.name}")
         for path, content in known.files.items():
-            host.connection.put(path, content, sudo=True)
+            host.connection.put(path, content)
 
     noun = f"mirror of {known.name}" if known.is_mirror else f"registry {known.name}"
     title = f"Every host knows the {noun}"

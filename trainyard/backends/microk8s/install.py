@@ -100,7 +100,7 @@ def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
 def _write_launch_file(host: Host, lab: Lab) -> None:
     host.root("mkdir", "-p", COMMON)
     launch = files.launch(is_first=host is lab.first, mirrors=lab.mirrors)
-    host.connection.put(LAUNCH_FILE, launch, sudo=True)
+    host.connection.put(LAUNCH_FILE, launch)
 
 
 def _install_step(lab: Lab) -> Step:
