@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 
 from trainyard.errors import Problem
 from trainyard.seams.ssh.facts import Facts
-from trainyard.spec.units import GIB
 from trainyard.wording import counted, named
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -20,7 +18,7 @@ SKEW_SECONDS = 30.0
 
 
 def alone(
-    fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address: str = ""
+    fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address: str
 ) -> Iterator[str]:
     """Yield the problems of one host.
 
@@ -38,30 +36,6 @@ def alone(
     if gpus:
         messages.append(_driver(fact))
     yield from filter(None, messages)
-
-
-def memory(fact: Facts, role: str, least: int) -> str | None:
-    """Return the problem if a host has less than `least` bytes of memory, else None."""
-    if fact.memory >= least:
-        return None
-    has = f"{fact.memory / GIB:.1f} GiB"
-    return f"has {has} of memory, and {role} needs {least // GIB} GiB"
-
-
-def overlap(fact: Facts, ranges: Iterable[str], skipped: re.Pattern[str], *, of: str) -> str | None:
-    """Return the problem if a route of a host overlaps with one of the ranges, else None.
-
-    Lines of routes that match `skipped` do not count. `of` says in the message whose ranges these
-    are.
-    """
-    for line in fact.routes.splitlines():
-        target = line.partition(" ")[0]
-        if "/" not in target or skipped.search(line):
-            continue
-        for network in map(ipaddress.ip_network, ranges):
-            if ipaddress.ip_network(target, strict=False).overlaps(network):
-                return f"its network {target} overlaps with {of} {network}"
-    return None
 
 
 def together(facts: Mapping[str, Facts], gpus: int) -> Iterator[Problem]:
