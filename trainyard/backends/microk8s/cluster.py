@@ -54,7 +54,7 @@ def steps(
 
     for known in files.registries(spec, environ):
         steps.append(_trust_step(lab, known, after))
-    steps.append(_kubeconfig_step(lab, kubeconfig_file, after))
+    steps.append(kubeconfig.step(lab, kubeconfig_file, after=after))
     return steps
 
 
@@ -136,14 +136,3 @@ def _trust_step(lab: Lab, known: Known, after: str) -> Step:
     noun = f"mirror of {known.name}" if known.is_mirror else f"registry {known.name}"
     title = f"Every host knows the {noun}"
     return each_step(lab, f"trust:{known.name}", title, lacks, write, after=after)
-
-
-def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:
-    def ca() -> str:
-        return lab.first.root("cat", f"{DATA}/certs/ca.crt").stdout
-
-    # MicroK8s' own kubeconfig names the host's address of the default route, which this machine may
-    # not reach: the file's address replaces it.
-    return kubeconfig.step(
-        path, ca, lambda: lab.first.microk8s("config").stdout, lab.first.server, after=after
-    )
