@@ -17,12 +17,12 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 
 
-def write(spec: ClusterSpec, site: Site, engine: Engine) -> None:
+def write(site: Site, engine: Engine) -> None:
     """Record a cluster's Docker host and owner, by which later commands find the cluster.
 
     By then the cluster file, $DOCKER_HOST or this machine's host name may have changed.
     """
-    record = {"name": spec.name, "docker": engine.address, "owner": owner(site)}
+    record = {"docker": engine.address, "owner": owner(site)}
     write_cluster(site.state, site.backend, record)
 
 

@@ -168,7 +168,7 @@ class DockerHost(Machine):
         Before a missing head starts, the outputs volume is opened to every user in a container.
         """
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
-        location.write(self.spec, self.site, self.engine)
+        location.write(self.site, self.engine)
         self.make_token()
         spec = self.spec
         token = self.token

@@ -109,7 +109,7 @@ def record_step(location: Location, site: Site) -> Step:
     def facts() -> dict[str, Any]:
         aws = location.aws
         place = {"account": aws.caller["Account"], "region": aws.region, "profile": aws.profile}
-        return {"name": location.name, **place, "owner": location.owner}
+        return {**place, "owner": location.owner}
 
     def is_recorded() -> Answer:
         recorded = read_cluster(site.state, site.backend) or {}

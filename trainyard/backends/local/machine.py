@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -134,11 +135,7 @@ class ThisMachine(Machine):
         ports = self._ports()
         if ports is None or "head" in missing:
             ports = Ports(*processes.free_ports(2))
-            record = {
-                "name": self.spec.name,
-                "ports": {"gcs": ports.gcs, "dashboard": ports.dashboard},
-            }
-            write_cluster(self.site.state, self.site.backend, record)
+            write_cluster(self.site.state, self.site.backend, {"ports": asdict(ports)})
 
         for plan in self.plans:
             if plan.name in missing:
