@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable
 
 from trainyard.backends.compose import naming
@@ -31,14 +30,11 @@ def read(site: Site) -> dict[str, str] | None:
 
 
 def owner(site: Site) -> str:
-    """Return this user's name as an owner on the Docker host, as recorded on `up`.
-
-    Without a record it is $TRAINYARD_OWNER, else this host's name and the state directory.
-    """
+    """Return this user's name as an owner on the Docker host, as recorded on `up`."""
     record = read(site)
     if record:
         return record["owner"]
-    return owners.given(site.environ) or f"{socket.gethostname()}:{site.state.parent.absolute()}"
+    return owners.of_directory(site.environ, site.state)
 
 
 def connect(spec: ClusterSpec, site: Site) -> Engine:

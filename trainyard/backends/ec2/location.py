@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,9 +86,7 @@ def find(spec: ClusterSpec, site: Site) -> Location:
     record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region
     profile = spec.ec2.profile or record.get("profile")
-    # The owner as recorded on `up`; else $TRAINYARD_OWNER, or this host and its state directory.
-    owner = record.get("owner") or owners.given(site.environ)
-    owner = owner or f"{socket.gethostname()}:{site.state.parent.absolute()}"
+    owner = record.get("owner") or owners.of_directory(site.environ, site.state)
 
     aws = Aws(site.environ, region=region, profile=profile)
     environ = dict(site.environ)

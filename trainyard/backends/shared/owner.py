@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import getpass
 import platform
+import socket
 from collections.abc import Mapping
+from pathlib import Path
 
 from trainyard.errors import RequestError
 
@@ -19,6 +21,11 @@ def given(environ: Mapping[str, str]) -> str:
 def current(environ: Mapping[str, str]) -> str:
     """Return this user's name as an owner: $TRAINYARD_OWNER, else user@host."""
     return given(environ) or f"{getpass.getuser()}@{platform.node()}"
+
+
+def of_directory(environ: Mapping[str, str], state: Path) -> str:
+    """Return $TRAINYARD_OWNER, else this host's name and the directory of its records."""
+    return given(environ) or f"{socket.gethostname()}:{state.parent.absolute()}"
 
 
 def refused(cluster: str, theirs: str, *, ours: str, command: str) -> RequestError:
