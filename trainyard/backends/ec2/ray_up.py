@@ -20,7 +20,7 @@ from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import refusal
 from trainyard.backends.shared.record import write_private
-from trainyard.errors import OutsideError, RequestError, TrainyardError
+from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.ray_autoscaler import RayUp
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
@@ -173,7 +173,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
 
     steps: list[Step] = []
     if head and _needs_another(head, launch.made_from):
-        steps.append(_replacing(launch, head))
+        steps.append(refusal.of_another_head(_differences(launch, head)))
     if surplus:
         title = f"Terminate {counted(len(surplus), 'instance')}"
         steps.append(_termination(location, surplus, id="terminate-surplus", title=title))
@@ -194,16 +194,6 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
     steps.append(nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last))
     steps += leashes.proof(spec, cluster_leash, after=last)
     return steps
-
-
-def _replacing(launch: Launch, head: Instance) -> Step:
-    error = RequestError(
-        "the head in the cluster file is not the head that runs; to replace it ends "
-        "everything on the cluster",
-        where=_differences(launch, head),
-        hint="If that is meant: trainyard cluster.up --recreate",
-    )
-    return refusal.of_head(error, title="Replace the head that runs")
 
 
 def _cost(spec: ClusterSpec, location: Location) -> str:
