@@ -24,10 +24,10 @@ from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
+from trainyard.seams.forwarding import LOOPBACK
 from trainyard.seams.ssh import connection, forward
 from trainyard.seams.threads import side_by_side
 
-LOOPBACK = "127.0.0.1"
 # In the logs, the file name of a container's own output.
 CONTAINER = "container"
 

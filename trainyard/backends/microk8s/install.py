@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from trainyard.backends.microk8s import files, offline
 from trainyard.backends.microk8s.facts import COMMON, LAUNCH_FILE, SYSCTL_FILE, SYSCTLS, Facts
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
+from trainyard.backends.microk8s.offline import INSTALL_SECONDS
 from trainyard.errors import RequestError
 from trainyard.seams.ssh import hosts_file
 from trainyard.seams.ssh.snaps import FROM_FILE
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
-# The snap has a few hundred MB, and the store may be slow.
-INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0
 INFO_SECONDS = 20
 # Signs that `snap info` prints instead of a closed channel's version (snapd, cmd/snap/cmd_info.go),

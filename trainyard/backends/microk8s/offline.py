@@ -13,6 +13,7 @@ from trainyard.wording import counted, named
 
 # Containerd unpacks images of some GB, perhaps on a slow disk.
 LOAD_SECONDS = 600.0
+# The snap has a few hundred MB, and the store may be slow.
 INSTALL_SECONDS = 900.0
 ON_HOST = "/var/tmp"  # noqa: S108 (root writes there; a name of its own is made for each file)
 
