@@ -97,7 +97,6 @@ class Site:
     wishes: Wishes = Wishes()
 
     def wishing(self, **flags: bool) -> Site:
-        """Return a copy with these flags changed."""
         return replace(self, wishes=replace(self.wishes, **flags))
 
     def overriding(self, *keys: str) -> list[str]:

@@ -90,7 +90,6 @@ class DockerHost(Machine):
         return tuple(plans)
 
     def _image_of(self) -> Callable[[str], str]:
-        """Return a function that returns the desired image of a group."""
         image = self.image
         if image is not None:
             return lambda group: self.images.get(group, image).reference

@@ -100,7 +100,6 @@ def _places(
 def _answers(
     environ: Mapping[str, str], accounts: Sequence[Account]
 ) -> list[tuple[Account, Answer]]:
-    """Ask all accounts and regions in parallel for their clusters."""
     sessions = {}
     for account in accounts:
         if account.profile not in sessions:

@@ -70,7 +70,6 @@ class Location:
 
     @property
     def log(self) -> Path:
-        """Return the path of the newest `ray up`'s output."""
         return self.state / "ray-up.log"
 
     def known_hosts(self, instance: str) -> Path:

@@ -91,7 +91,6 @@ def ip(section: Ec2Section, instance: Instance) -> str | None:
 
 
 def login(location: Location, instance: Instance) -> tuple[Address, Identity]:
-    """Return the SSH address of an instance, and the key for it."""
     address = Address(str(ip(location.section, instance)), location.section.user)
     return address, Identity(location.key_file, location.known_hosts(instance.id))
 

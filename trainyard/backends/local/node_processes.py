@@ -57,7 +57,6 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
 
 
 def temporary(files: ClusterFiles, name: str) -> Path:
-    """Return the directory of a node's temporary files, which is removed with the node."""
     return files.node_temp(name) / "tmp"
 
 

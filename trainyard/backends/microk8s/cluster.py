@@ -108,7 +108,6 @@ def gpus(spec: ClusterSpec) -> int:
 
 
 def _offered(lab: Lab, least: int) -> Answer:
-    """Say whether the hosts offer at least `least` GPUs to Kubernetes."""
     offered = {name: pods.offered(node, GPU) for name, node in lab.nodes().items()}
     if sum(offered.values()) >= least:
         return YES
@@ -119,8 +118,6 @@ def _offered(lab: Lab, least: int) -> Answer:
 
 
 def _trust_step(lab: Lab, known: Known, after: str) -> Step:
-    """Return the step that writes containerd's files for a registry or mirror to every host."""
-
     def lacks(_: Host, fact: Facts) -> str:
         if fact.trust.get(known.name, "") == known.hosts_toml:
             return ""

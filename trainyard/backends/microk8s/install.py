@@ -233,8 +233,6 @@ def _minor(channel: str) -> int:
 
 
 def _start_step(lab: Lab, after: str) -> Step:
-    """Return the step that starts MicroK8s on every host whose kubelet does not run."""
-
     def lacks(_: Host, fact: Facts) -> str:
         if fact.is_stopped or KUBELET_PORT not in fact.listening:
             return "its kubelet does not run"

@@ -29,7 +29,6 @@ def of_directory(environ: Mapping[str, str], state: Path) -> str:
 
 
 def refused(cluster: str, theirs: str, *, ours: str, command: str) -> RequestError:
-    """Return the error for a command that would change or end another user's cluster."""
     return RequestError(
         f"cluster {cluster} belongs to {theirs}",
         where=f"you are {ours}",

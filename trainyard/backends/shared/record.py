@@ -32,14 +32,12 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_token(path: Path) -> str | None:
-    """Return the token in a file; None if the file does not exist."""
     if path.exists():
         return path.read_text().strip()
     return None
 
 
 def make_token(path: Path) -> None:
-    """Write a new token to a file, unless the file exists."""
     if not path.exists():
         write_private(path, secrets.token_hex(32))
 

@@ -30,7 +30,6 @@ def of_another_head(differences: str) -> Step:
 
 
 def of_foreign_cluster(error: RequestError) -> Step:
-    """Return the step that refuses to change another user's cluster."""
     detail = f"needs {ADOPT}: {error.what}, {error.where}"
     title = "Change another user's cluster"
     return _step("foreign-cluster", title, error, detail=detail, needs=ADOPT)

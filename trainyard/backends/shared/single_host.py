@@ -30,7 +30,6 @@ Plan = Mapping[str, Any]
 # A head and two workers took 5 to 8 s on 2 idle cores. A busy machine may need much longer, and
 # Ray several tries.
 READY_SECONDS = 300.0
-# The ids of two steps.
 _REMOVE = "remove-nodes"
 _START = "start-nodes"
 
