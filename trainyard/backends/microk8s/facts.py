@@ -178,7 +178,9 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
         locks=frozenset(under(fields, "lock.")),
         members=fact(fields, "members", lambda text: _members(decoded(text))),
         trust={registry: block(fields, f"trust.{registry}") for registry in trust},
-        certificates={name: fact(fields, f"certificate.{name}", _unix_seconds) for name in ends},
+        certificates={
+            name: fact(fields, f"certificate.{name}", ssl.cert_time_to_seconds) for name in ends
+        },
         endpoints=block(fields, "endpoints"),
         cluster_dns=fields.get("cluster-dns", ""),
         foreign_launch=fields.get("foreign", ""),
@@ -205,7 +207,3 @@ def _members(text: str) -> tuple[Member, ...]:
     except yaml.YAMLError as error:
         raise ValueError("no YAML") from error
     return tuple(Member(str(entry["Address"]), entry.get("Role", 0) == 0) for entry in entries)
-
-
-def _unix_seconds(end: str) -> float:
-    return float(ssl.cert_time_to_seconds(end))
