@@ -153,9 +153,7 @@ def read(connection: Connection, *, now: float) -> Facts:
 
     Raises HostError if the host cannot be asked, or if its answer cannot be read.
     """
-    fields, facts = host_facts.read(connection, _NAMES + SCRIPT, now=now)
-    with host_facts.naming(connection):
-        return of(fields, facts)
+    return host_facts.read(connection, _NAMES + SCRIPT, of, now=now)
 
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
