@@ -25,15 +25,11 @@ def write(site: Site, engine: Engine) -> None:
     write_cluster(site.state, site.backend, record)
 
 
-def read(site: Site) -> dict[str, str] | None:
-    return read_cluster(site.state, site.backend)
-
-
 def owner(site: Site) -> str:
     """Return this user's name as an owner on the Docker host, as recorded on `up`."""
-    record = read(site)
+    record = read_cluster(site.state, site.backend)
     if record:
-        return record["owner"]
+        return str(record["owner"])
     return owners.of_directory(site.environ, site.state)
 
 
@@ -43,7 +39,7 @@ def connect(spec: ClusterSpec, site: Site) -> Engine:
     Raises PrerequisiteError if the engine does not answer, and RequestError if another user has a
     cluster of this name there.
     """
-    record = read(site)
+    record = read_cluster(site.state, site.backend)
     if record:
         address = record["docker"]
     else:
@@ -59,7 +55,7 @@ def connect(spec: ClusterSpec, site: Site) -> Engine:
 
 def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
     """Raise RequestError if the recorded Docker host is not the one that the file names."""
-    record = read(site)
+    record = read_cluster(site.state, site.backend)
     desired = _desired_address(spec, site)
     if record and record["docker"] != desired:
         raise RequestError(
