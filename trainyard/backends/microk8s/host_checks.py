@@ -8,6 +8,7 @@ from statistics import median
 
 from trainyard.errors import Problem
 from trainyard.seams.ssh.facts import Facts
+from trainyard.seams.ssh.hosts import Host
 from trainyard.wording import counted, named
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -17,21 +18,18 @@ KERNEL = (4, 15)
 SKEW_SECONDS = 30.0
 
 
-def alone(
-    fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address: str
-) -> Iterator[str]:
+def alone(fact: Facts, host: Host, ports: Mapping[int, str], gpus: int) -> Iterator[str]:
     """Yield the problems of one host.
 
-    `ip` is its address for other hosts, `address` the one for this machine. `ports` must be free.
-    `gpus` is the number of GPUs that the cluster needs on all hosts together.
+    `ports` must be free. `gpus` is the number of GPUs that the cluster needs on all hosts together.
     """
     messages = [
         _architecture(fact),
         _kernel(fact),
         _route(fact),
-        _address(fact, ip),
+        _address(fact, host.ip),
         _ports(fact, ports),
-        _hostname(fact, address),
+        _hostname(fact, host.name),
     ]
     if gpus:
         messages.append(_driver(fact))

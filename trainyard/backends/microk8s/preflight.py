@@ -78,7 +78,7 @@ def problems(
 
 def _alone(host: Host, fact: Facts, desired: Desired) -> Iterator[str | None]:
     ports = PORTS if fact.is_bare else {}
-    yield from host_checks.alone(fact, host.ip, ports, desired.gpus, address=host.name)
+    yield from host_checks.alone(fact, host, ports, desired.gpus)
     yield _disk(fact, desired)
     yield _registry_port(fact, desired)
     for rule in RULES:
