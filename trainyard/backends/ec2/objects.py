@@ -56,7 +56,7 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
     return steps
 
 
-def refuse_foreign(location: Location, *, adopt: bool = False) -> None:
+def refuse_foreign(location: Location, *, adopt: bool) -> None:
     """Ask AWS for instances and objects of the cluster's name; RequestError for another owner's.
 
     With `adopt`, instances without Trainyard's tag are accepted.

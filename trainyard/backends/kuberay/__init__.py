@@ -226,7 +226,6 @@ def _record_step(desired: Desired) -> Step:
 
 BACKEND = Backend(
     traits=Traits(
-        names_change=True,
         # `image.verify` needs the namespace that `cluster.up` makes.
         pushed_image="cluster.up",
         nodes_pull=True,

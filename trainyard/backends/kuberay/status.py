@@ -37,7 +37,7 @@ from trainyard.backends.kuberay.snapshot import (
 )
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import record
-from trainyard.backends.shared.logs import TAIL_LINES, Follower, LogFile
+from trainyard.backends.shared.logs import TAIL_LINES, Follower, LogFile, ray_files
 from trainyard.backends.shared.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
@@ -270,7 +270,7 @@ def _lines(
         yield from follower.added(side_by_side(partial(_file, where), runs))
         # If Ray does not answer, the containers' output above says why.
         with suppress(OutsideError):
-            yield from follower.fresh(dashboard.address(), token, node)
+            yield from follower.added(ray_files(dashboard.address(), token, node))
         if not follow:
             return
         sleep(POLL_SECONDS)

@@ -44,10 +44,6 @@ class Follower:
         self._first = first
         self._before: dict[Hashable, list[str]] = {}
 
-    def fresh(self, address: str, token: str | None, node: str = "") -> Iterator[LogLine]:
-        """Ask Ray for its log files, and return the lines added since the last call."""
-        return self.added(ray_files(address, token, node))
-
     def added(self, files: Iterable[LogFile]) -> Iterator[LogLine]:
         """Yield the lines added since the last call; of a new file its last `first` lines."""
         for file in files:
@@ -73,7 +69,7 @@ def followed(
         time.sleep(POLL_SECONDS)
 
 
-def ray_files(address: str, token: str | None, only: str = "") -> Iterator[LogFile]:
+def ray_files(address: str, token: str | None, only: str) -> Iterator[LogFile]:
     """Ask Ray for the last lines of the log files of its nodes that are alive.
 
     `only` is the name of one node, "" for all. Raises OutsideError if Ray does not answer.

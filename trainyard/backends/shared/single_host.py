@@ -18,7 +18,7 @@ from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import LogFile, followed
 from trainyard.backends.shared.ray_nodes import NodePlan
 from trainyard.endpoint import Endpoint, ExpectedNode
-from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
+from trainyard.errors import NotReadyError, OutsideError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.groups import NodeSpec
@@ -30,7 +30,6 @@ Plan = Mapping[str, Any]
 # A head and two workers took 5 to 8 s on 2 idle cores. A busy machine may need much longer, and
 # Ray several tries.
 READY_SECONDS = 300.0
-# The ids of two steps.
 _REMOVE = "remove-nodes"
 _START = "start-nodes"
 
@@ -398,14 +397,7 @@ def _refusal(machine: Machine) -> list[Step]:
     if machine.site.wishes.recreate or not (head.runs and head.has_run):
         return []
 
-    error = RequestError(
-        "the head in the cluster file is not the head that runs; to replace it ends everything "
-        "on the cluster",
-        where="; ".join(ray_nodes.changes(head.plan, desired)),
-        hint="If that is meant: trainyard cluster.up --recreate",
-    )
-
-    return [refusal.of_head(error, title="Replace the head that runs")]
+    return [refusal.of_another_head("; ".join(ray_nodes.changes(head.plan, desired)))]
 
 
 def _all_answer(machine: Machine) -> Answer:
