@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
+from trainyard.api import lazy
 from trainyard.console import command_hints, report
 from trainyard.console.report import Report, Table, note, step_documents
 from trainyard.errors import RequestError, TrainyardError
-from trainyard.tasks import lazy
 from trainyard.tasks.cluster_status import (
     findings_report,
     shown_address,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 from trainyard_runner.wire import fit
 
 from trainyard import paths
+from trainyard.api import lazy
 from trainyard.console import command_hints
 from trainyard.console.report import Outlived, Report, Table, browse, note, say
 from trainyard.errors import RequestError
 from trainyard.results import formats, store
-from trainyard.tasks import lazy
 from trainyard.tasks.command import FILE, Call, import_report, task, words_behind_dashes
 
 if TYPE_CHECKING:
@@ -395,14 +395,12 @@ def listed(runs: Sequence[RunStatus], here: Here) -> Report:
 
 def stopped(call: Call, found: RunDirectory) -> Report:
     """Stop a run and wait for its end; the report says if the run had ended before."""
-    from trainyard.dispatch.follow import Screen
-
     if call.dry:
         return call.skipped(f"run {found.name}")
 
     had_ended = lazy.runs.has_ended(found)
     # Only notes are shown: the user does not ask for the run's output.
-    now = lazy.runs.stop(found, call.here, screen=Screen(note=_remark))
+    now = lazy.runs.stop(found, call.here, screen=lazy.follow.Screen(note=_remark))
     state = now.state
     line = f"run {now.run.name} {state.state}"
     if had_ended:
@@ -426,8 +424,6 @@ def send(
 
     `only` is the one task whose output is shown, "" for none.
     """
-    from trainyard.dispatch.launch import Asked
-
     if call.dry:
         note("\n".join(lazy.new_run.preview(prepared)))
         return None
@@ -437,7 +433,7 @@ def send(
     now, _ = lazy.new_run.dispatch(
         cluster,
         prepared,
-        Asked(call.here.results, command=sys.argv, wait=wait, skip_smoke=skip_smoke),
+        lazy.launch.Asked(call.here.results, command=sys.argv, wait=wait, skip_smoke=skip_smoke),
         progress=call.progress,
         note=note,
         screen=lazy.run_screen.PrintedScreen(stream, only=only),

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainyard import paths
+from trainyard.api import lazy
 from trainyard.console.report import Report, Table
 from trainyard.results import formats
-from trainyard.tasks import lazy, train
+from trainyard.tasks import train
 from trainyard.tasks.command import FILE, Call, task
 from trainyard.wording import counted
 
