@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -40,9 +40,16 @@ HELP = {
         "every cluster)."
     ),
 }
+FLAGS = {
+    "set_": (
+        "Set one value of the job file, PATH=VALUE, or of the cluster file, cluster.PATH=VALUE; "
+        "repeatable."
+    ),
+    "wait": "With --no-wait: leave as soon as the run has begun.",
+    "skip_smoke": "Start without the smoke gate.",
+}
 _ROWS = 50
 _TAILS = 5
-_NAMED = 20
 
 
 @task(
@@ -52,14 +59,9 @@ _NAMED = 20
     positional=["job_dir"],
     iterable=["file"],
     help={
+        **FLAGS,
         "job_dir": "Directory that holds job.yaml, or a bare name of jobs/.",
         "file": FILE,
-        "set_": (
-            "Set one value of the job file, PATH=VALUE, or of the cluster file, "
-            "cluster.PATH=VALUE; repeatable."
-        ),
-        "wait": "With --no-wait: leave as soon as the run has begun.",
-        "skip_smoke": "Start without the smoke gate.",
     },
 )
 def dispatch(
@@ -77,10 +79,7 @@ def dispatch(
         overrides=call.overrides,
         backend=call.backend,
     )
-    now = send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
-    if now is None:
-        return None
-    return ended(now)
+    return send(call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke)
 
 
 @task(
@@ -90,14 +89,9 @@ def dispatch(
     dry=True,
     positional=["run"],
     help={
+        **FLAGS,
         "run": HELP["run"],
         "file": "Cluster file of another cluster (default: the run's own cluster).",
-        "set_": (
-            "Set one value of the job file, PATH=VALUE, or of the cluster file, "
-            "cluster.PATH=VALUE; repeatable."
-        ),
-        "wait": "With --no-wait: leave as soon as the run has begun.",
-        "skip_smoke": "Start without the smoke gate.",
     },
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
@@ -111,10 +105,7 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
         backend=call.backend,
         screen=screen_for(call),
     )
-    now = send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
-    if now is None:
-        return None
-    return ended(now)
+    return send(call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke)
 
 
 @task(
@@ -251,10 +242,8 @@ def report(call: Call, run: str = "", all: bool = False) -> Report:
 )
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     """Keep a run's report up to date, and open it in a browser; Ctrl-C does not stop the run."""
-    from trainyard.console.run_screen import ReportScreen
-
     directory = find(call, run)
-    screen = ReportScreen(directory, note=_remark)
+    screen = lazy.run_screen.ReportScreen(directory, note=_remark)
     say(directory.report, file=_stream(call), flush=True)
     if browser:
         browse(directory.report.resolve().as_uri())
@@ -416,13 +405,14 @@ def send(
     prepared: Prepared,
     cluster: Cluster,
     *,
+    ended: Callable[[RunStatus], Report],
     wait: bool,
     skip_smoke: bool,
     only: str | None = None,
-) -> RunStatus | None:
+) -> Report | None:
     """Print what is sent, dispatch it and show its output; with --dry only print, return None.
 
-    `only` is the one task whose output is shown, "" for none.
+    `ended` makes the report. `only` is the one task whose output is shown, "" for none.
     """
     if call.dry:
         note("\n".join(lazy.new_run.preview(prepared)))
@@ -439,7 +429,7 @@ def send(
         screen=lazy.run_screen.PrintedScreen(stream, only=only),
     )
 
-    return replace(now, error=now.error or stream.error(now.run.name))
+    return ended(replace(now, error=now.error or stream.error(now.run.name)))
 
 
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:

@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
 _BEST = 10
 _FAILED = 5
-_SET = (
-    "Set one value of the job file, PATH=VALUE such as tune.samples=80, or "
-    "cluster.PATH=VALUE; repeatable."
-)
 _FLAGS = {
-    "set_": _SET,
-    "wait": "With --no-wait: leave as soon as the run has begun.",
-    "skip_smoke": "Start without the smoke gate.",
+    **train.FLAGS,
+    "set_": (
+        "Set one value of the job file, PATH=VALUE such as tune.samples=80, or "
+        "cluster.PATH=VALUE; repeatable."
+    ),
 }
 
 
@@ -57,10 +55,9 @@ def dispatch(
         sweep=True,
     )
     # `only=""`: the output of a hundred trainings is not shown; it is in their logs.
-    now = train.send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke, only="")
-    if now is None:
-        return None
-    return ended(now)
+    return train.send(
+        call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke, only=""
+    )
 
 
 @task(
@@ -85,10 +82,9 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
         overrides=call.overrides,
         backend=call.backend,
     )
-    now = train.send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke, only="")
-    if now is None:
-        return None
-    return ended(now)
+    return train.send(
+        call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke, only=""
+    )
 
 
 @task("file", dry=True, positional=["run"], help=train.HELP)
