@@ -251,11 +251,8 @@ class _Shape:
             config = config.within(most)
 
         if traits.waits and _is_left_out(found, traits.waits):
-            waits = traits.waits
-        else:
-            waits = ""
-
-        return self._found(config, *([f"{waits}={self.seconds:g}s"] if waits else []))
+            return self._found(config, f"{traits.waits}={self.seconds:g}s")
+        return self._found(config)
 
     def _found(self, config: RayClusterConfig, *more: str) -> FoundCluster:
         shape = {"name": self.name, **config.keys(), **config.kubernetes()}
