@@ -104,7 +104,6 @@ def job_directory(asked: str, *, directory: Path) -> Path:
 
 
 def _no_job(file: Path, asked: str) -> RequestError:
-    """Return the error for a file that was given as JOB_DIR, which must be a directory."""
     from trainyard.spec import foreign
 
     kind = foreign.kind_of(foreign.documents_of(file))

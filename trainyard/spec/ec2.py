@@ -277,7 +277,6 @@ class Ec2Section(Instances):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about zones next to a subnet, which is in one zone, and key_file alone."""
         if self.subnet and self.zones:
             yield Complaint(("zones",), "means nothing together with subnet, which is in one zone")
         if self.key_file and not self.key_name:

@@ -290,7 +290,6 @@ def _validated(model: type[Model], source: Source, kind: str) -> Model:
 
 
 def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Yield each text among values, and its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):

@@ -46,7 +46,6 @@ _NAMES_IN_OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[\"']?\s*[=:]")
 
 
 def is_likely_name(name: str) -> bool:
-    """Say whether a variable, flag or key of this name may hold a secret."""
     return _LIKELY_NAME.search(name.replace("-", "_")) is not None
 
 
@@ -56,7 +55,6 @@ def is_literal(value: str) -> bool:
 
 
 def kind_in(text: str) -> str | None:
-    """Return the kind of the first secret of a known form in a text; None without one."""
     for kind, pattern in KINDS:
         if re.search(pattern, text):
             return kind
@@ -64,7 +62,6 @@ def kind_in(text: str) -> str | None:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with every secret of a known form replaced."""
     for _, pattern in KINDS:
         text = re.sub(pattern, HIDDEN, text)
     return text

@@ -515,7 +515,6 @@ def _made(
 def _removed(
     cluster: Cluster, results: Sequence[StepResult], *, purge: bool, keep_disks: bool
 ) -> Report:
-    """Return the report of a removed cluster, and of what stays on purpose."""
     name = cluster.spec.name
     traits = cluster.backend.traits
     notes = [f"note: {step.detail}" for step in results if step.kind == "stays"]

@@ -45,7 +45,6 @@ def init(call: Call, directory: str = ".") -> Report:
 
 
 def _notes(directory: Path, made: Made) -> Iterator[str]:
-    """Yield notes for the user: unchanged files, lines to add to them, and remarks."""
     if made.existed:
         yield f"unchanged: {', '.join(str(directory / name) for name in made.existed)}"
     for name, lines in made.add.items():

@@ -445,7 +445,6 @@ def screen_for(call: Call, *, only: str | None = None) -> PrintedScreen:
 
 
 def _stream(call: Call) -> TextIO:
-    """Return the stream for a run's output: stdout, or stderr with --json."""
     return sys.stderr if call.json else sys.stdout
 
 

@@ -156,7 +156,6 @@ def ended(now: RunStatus) -> Report:
 
 
 def _trials(sweep: Sweep) -> Iterator[str | Table]:
-    """Yield a table of the best trials, and lines about failed ones."""
     ranked = sweep.ranked()
     if ranked:
         best = ranked[:_BEST]
