@@ -18,10 +18,9 @@ _LIKELY_NAME = re.compile(
     r"|(?:^|_)(?:dsn|pass)$|_(?:key|auth|pwd|pat)$",
     re.IGNORECASE,
 )
-LOGIN = re.compile(r"(?<=://)[^\s/:@'\"$<>{}]*:[^\s/@'\"$<>{}]+(?=@)")
 # Forms of known secrets; tokens have prefixes that their issuers chose.
 KINDS = (
-    ("a login and password in a URL", LOGIN.pattern),
+    ("a login and password in a URL", r"(?<=://)[^\s/:@'\"$<>{}]*:[^\s/@'\"$<>{}]+(?=@)"),
     ("a bearer token", r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}"),
     ("a private key", r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"),
     ("a key of AWS", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b(?<!EXAMPLE)"),
