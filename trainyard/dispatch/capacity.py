@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from trainyard_runner.wire.fit import room
 from trainyard_runner.wire.nodes import UNLIMITED, Node, called
-from trainyard_runner.wire.plan import Gate, Task, task_of
+from trainyard_runner.wire.plan import ExpectedNode, Gate, Task, task_of
 from trainyard_runner.wire.shares import settled
 
 from trainyard.dispatch.plan import Prepared
-from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.endpoint import Endpoint
 from trainyard.errors import RequestError
 from trainyard.seams.ray_api import RayApi
 from trainyard.spec.expand import sweep
@@ -31,11 +30,10 @@ def refuse_what_never_fits(
 
     template = sweep(prepared.job)
     if template:
-        documents = [template["task"]]
+        tasks = [task_of(0, template["task"])]
     else:
-        documents = [asdict(task) for task in prepared.tasks]
+        tasks = list(prepared.tasks)
 
-    tasks = [task_of(index, document) for index, document in enumerate(documents)]
     nodes = _places(tasks, endpoint, ray)
     gate = Gate(names_change=endpoint.names_change)
     found = room(settled(tasks, gate, nodes), gate, nodes, together=prepared.job.together)

@@ -61,9 +61,9 @@ class ExpectedNode:
 
     name: str
     group: str | None = None
-    cpus: float | None = None
-    gpus: float = 0
-    memory: int | None = None
+    cpus: int | None = None
+    gpus: int = 0
+    memory: int | None = None  # bytes
     optional: bool = False
     resources: Mapping[str, float] = field(default_factory=dict)  # Ray's custom ones
 

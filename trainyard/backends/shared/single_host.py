@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainyard_runner.wire.plan import ExpectedNode
+
 from trainyard import versions
 from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Site
@@ -17,7 +19,7 @@ from trainyard.backends.shared import ray_nodes, record, refusal
 from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import LogFile, followed
 from trainyard.backends.shared.ray_nodes import NodePlan
-from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.spec.cluster import ClusterSpec
@@ -286,7 +288,8 @@ class Machine(ABC):
             size = node.expected(name)
         if size is None:
             return NodeStatus(name, "", self.host, state, None, 0, detail)
-        return NodeStatus(name, size.group, self.host, state, size.cpus, size.gpus, detail)
+        group = size.group or ""
+        return NodeStatus(name, group, self.host, state, size.cpus, size.gpus, detail)
 
     def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
         """Yield how existing nodes differ from the file; yields nothing about missing nodes."""

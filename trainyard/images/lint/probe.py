@@ -65,7 +65,6 @@ class Inspection:
 
     @property
     def user(self) -> str:
-        """Return the user and uid as which the image runs, for messages."""
         return (
             f"{self.probed.text('user') or self.image.user or '?'} (uid "
             f"{self.probed.text('uid') or '?'})"
