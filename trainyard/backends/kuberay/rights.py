@@ -11,7 +11,6 @@ from trainyard.seams.kube.types import (
     BUDGET,
     CLAIM,
     DEPLOYMENT,
-    EVENT,
     NETWORK_POLICY,
     POD,
     RAY_CLUSTER,
@@ -46,15 +45,6 @@ STORAGE: Verbs = {(CLAIM, ""): _CHANGES}
 BUDGETS: Verbs = {(BUDGET, ""): _CHANGES}
 POLICIES: Verbs = {(NETWORK_POLICY, ""): _CHANGES}
 LEASH: Verbs = {(kind, ""): _CHANGES for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)}
-# Rights that are not checked: only image.verify, causes of failures, logs and shells need them.
-MORE: Verbs = {
-    (POD, ""): ("get", "list", "create", "delete"),
-    (POD, "log"): ("get",),
-    # Newer versions of Kubernetes require `create` too, although the request's method is GET.
-    (POD, "portforward"): ("get", "create"),
-    (POD, "exec"): ("get", "create"),
-    (EVENT, ""): ("list",),
-}
 
 
 def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
