@@ -153,34 +153,24 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     )
 
 
-class _Held(NamedTuple):
-    """A pod's host, and how many GPUs the pod holds there."""
-
-    host: str
-    gpus: int
-
-
 def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, ...]:
     """Check, for each node with GPUs, that its host offers all GPUs that the cluster's pods hold.
 
     Asks Kubernetes for the hosts; if the user may not read them, the check is skipped, not failed.
     """
     resource = where.section.gpu_resource
-    held: dict[str, _Held] = {}
-    for pod in cluster_pods:
-        gpus = pods.gpus(pod, resource)
-        if _runs(pod) and gpus:
-            held[naming.node_name(pod)] = _Held(pods.host(pod), gpus)
+    holders = [pod for pod in cluster_pods if _runs(pod) and pods.gpus(pod, resource)]
 
-    def check(node: str) -> Check:
-        host = held[node].host
+    def check(holder: Object) -> Check:
+        node = naming.node_name(holder)
+        host = pods.host(holder)
         try:
             found = where.kube.get(NODE, host) or {}
         except PrerequisiteError as error:
             return Check("allocatable", node, True, error.what, skipped=True)
 
         offer = pods.offered(found, resource)
-        needed = sum(pod.gpus for pod in held.values() if pod.host == host)
+        needed = sum(pods.gpus(pod, resource) for pod in holders if pods.host(pod) == host)
         detail = f"Kubernetes node {host} offers {offer} {resource}"
         if offer >= needed:
             return Check("allocatable", node, True, detail)
@@ -189,7 +179,7 @@ def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, 
         hint = DEVICE_PLUGIN.format(host=host)
         return Check("allocatable", node, False, detail, hint=hint)
 
-    return tuple(side_by_side(check, held))
+    return tuple(side_by_side(check, holders))
 
 
 def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:

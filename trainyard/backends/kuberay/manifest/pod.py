@@ -19,9 +19,9 @@ from trainyard.spec.kubernetes import (
     KuberaySection,
     KubeVolume,
     PodGroup,
-    PodPlacement,
     PodSecurity,
     Requests,
+    Toleration,
 )
 from trainyard.spec.units import GIB
 
@@ -148,10 +148,10 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         gpus = 0
 
     place = section.pods(node.group, gpus=gpus)
-    taints = tolerations(place, None)
+    tolerations = list(place.tolerations)
     runtime_class = None
     if gpus:
-        taints = tolerations(place, section.gpu_resource)
+        tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
         runtime_class = place.runtime_class
 
     # A pod gets no token for the Kubernetes API (False), unless the file names a service account or
@@ -169,7 +169,8 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         "pull_secrets": [{"name": name} for name in inputs.pull_secrets] or None,
         "grace_seconds": GRACE_SECONDS,
         "node_selector": dict(place.node_selector) or None,
-        "tolerations": taints or None,
+        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in tolerations]
+        or None,
         "affinity": _affinity(spec, section, place.spread),
         "runtime_class": runtime_class,
         "priority_class": place.priority_class,
@@ -255,14 +256,6 @@ def container_security(security: PodSecurity) -> Values | None:
     if not security.hardened:
         return None
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-
-def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
-    """Return a pod's tolerations: the file's; with a `gpu_resource`, also one for GPU hosts."""
-    found = [toleration.model_dump(exclude_none=True) for toleration in place.tolerations]
-    if gpu_resource:
-        found.append({"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
-    return found
 
 
 def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict[str, str]:
