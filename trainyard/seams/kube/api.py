@@ -32,7 +32,7 @@ class Kube:
         self.access = access
         self.context = access.context
         self.server = access.server
-        self.place = access.place
+        self.place = f"context {access.context}"
         self.transport = Transport(access)
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:

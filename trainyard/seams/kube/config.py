@@ -33,10 +33,6 @@ class Access:
         return f"{self.server} (context {self.context})"
 
     @property
-    def place(self) -> str:
-        return f"context {self.context}"
-
-    @property
     def source(self) -> str:
         return ", ".join(map(str, self.files))
 
