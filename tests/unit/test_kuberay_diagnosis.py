@@ -408,20 +408,3 @@ def test_a_crashing_operator_has_one_minute_or_five_if_it_ran_before(
     )
     (found,) = diagnosis.of_deployment(snapshot(crashed), has_run=has_run)
     assert (found.tolerates, "Ray in the image" in (found.hint or "")) == (seconds, False)
-
-
-def test_a_user_without_a_known_number_is_an_error_at_once_with_its_remedy() -> None:
-    text = (
-        "container has runAsNonRoot and image has non-numeric user (ray), cannot verify user "
-        "is non-root"
-    )
-    refused = waiting("CreateContainerConfigError", text)
-    own = pod(WORKER, host="", containers=(refused,))
-    cause = diagnosis.of_pod(own, Snapshot(FakeKube(), "team", (own,)))  # type: ignore[arg-type]
-    assert cause is not None
-    assert (cause.tolerates, cause.message) == (0.0, f"cannot start: {text}")
-    assert cause.hint == (
-        "Say which user it is: `kuberay: {security: {restricted: true, run_as_user: 1000}}`; or "
-        "write its number into "
-        "the Dockerfile (`USER 1000`), and push the image again."
-    )
