@@ -76,21 +76,10 @@ REFUSALS = (
         error=PrerequisiteError,
     ),
     Rule(
-        "Throttl|RequestLimitExceeded|TooManyRequests|SlowDown",
-        "AWS gets too many requests from this account, and refuses {action}",
-        "In a minute repeat the same command: it continues.",
-    ),
-    Rule(
         "EndpointConnection|ConnectTimeout|ReadTimeout|ConnectionClosed|ProxyConnection|SSLError|HTTPClient",
         "AWS does not answer in region {region}",
         "Is there a region of that name, and does this machine reach the internet? Then repeat "
         "the same command: it continues.",
-    ),
-    # An answer that botocore cannot read, such as a proxy's HTML page.
-    Rule(
-        "ResponseParser",
-        "what answers to {action} is not AWS",
-        "Is there a proxy between? HTTPS_PROXY, NO_PROXY",
     ),
     Rule(
         "",
