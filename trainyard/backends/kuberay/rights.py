@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from trainyard.backends.kuberay import leash
 from trainyard.backends.kuberay.location import Location
 from trainyard.errors import Problem
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import (
     BUDGET,
     CLAIM,
-    DEPLOYMENT,
     NETWORK_POLICY,
     POD,
     RAY_CLUSTER,
-    ROLE,
-    ROLE_BINDING,
     SECRET,
-    SERVICE_ACCOUNT,
     Kind,
     Right,
 )
@@ -44,7 +41,7 @@ MAKE: Verbs = {
 STORAGE: Verbs = {(CLAIM, ""): _CHANGES}
 BUDGETS: Verbs = {(BUDGET, ""): _CHANGES}
 POLICIES: Verbs = {(NETWORK_POLICY, ""): _CHANGES}
-LEASH: Verbs = {(kind, ""): _CHANGES for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)}
+LEASH: Verbs = {(kind, ""): _CHANGES for kind in leash.KINDS}
 
 
 def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
