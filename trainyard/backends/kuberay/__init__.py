@@ -169,7 +169,6 @@ def _steps(desired: Desired) -> list[Step]:
 
 
 def _object_steps(desired: Desired) -> list[Step]:
-    """Return the steps that make the objects that the RayCluster needs."""
     where = desired.location
     steps = [objects.namespace_step(where, desired.documents.namespace)]
     # A kept image is pulled with the logins that the cluster was made with.

@@ -136,7 +136,6 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
 
 
 def _doing(pod: Object, snapshot: Snapshot) -> str:
-    """Return what a pod is doing before it is a node of Ray."""
     if _is_pulling(pod, snapshot):
         return "pulls the image"
     return _told_by_status(pod) or "is being made"

@@ -152,8 +152,5 @@ def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
 
 def make(location: Location, kind: Kind, document: Object) -> None:
     """Create an object; if it exists, because another command was faster, leave it as it is."""
-    namespace = None
-    if kind.namespaced:
-        namespace = location.namespace
     with suppress(ConflictError):
-        location.kube.create(kind, document, namespace=namespace)
+        location.kube.create(kind, document, namespace=location.namespace)

@@ -259,7 +259,6 @@ def container_security(security: PodSecurity) -> Values | None:
 
 
 def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict[str, str]:
-    """Return a container's requests: its limits, or less where the file requests less."""
     found = dict(limits)
     if less.cpus is not None and less.cpus < node.cpu_limit:
         found["cpu"] = cpus(less.cpus)
