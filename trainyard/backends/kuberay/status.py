@@ -99,7 +99,7 @@ def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus
     )
     return replace(
         now,
-        simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
+        simulated_gpus=pods.annotations_of(snapshot.owner).get(naming.SIMULATED) == "true",
         detail="; ".join(filter(None, details)),
         differences=differences,
         leash=present_leash,
@@ -125,6 +125,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
             what += f": {progress}"
         raise NotReadyError(what, hint="Make it: trainyard cluster.up")
 
+    annotations = pods.annotations_of(snapshot.owner)
     expected = tuple(nodes.expected(made, node_statuses))
     optional = {node.name for node in expected if node.optional}
     down = []
@@ -136,10 +137,10 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         cluster=spec.name,
         address=dashboard.address(),
         token=objects.token(where),
-        simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
+        simulated_gpus=annotations.get(naming.SIMULATED) == "true",
         expected=expected,
         ray_version=versions.RAY,
-        image=_annotation(snapshot, naming.IMAGE),
+        image=annotations.get(naming.IMAGE),
         tunnel=_tunnel(where),
         down=tuple(down),
         checks=lambda: gpu_checks(where, snapshot.pods),
@@ -206,12 +207,6 @@ def _tunnel(where: Location) -> str:
 
 def _runs(head: Object | None) -> bool:
     return head is not None and pods.is_running(head)
-
-
-def _annotation(snapshot: Snapshot, name: str) -> str | None:
-    if snapshot.owner is None:
-        return None
-    return pods.annotations_of(snapshot.owner).get(name)
 
 
 def _token_command(where: Location, site: Site) -> str:

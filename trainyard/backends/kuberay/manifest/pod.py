@@ -80,28 +80,24 @@ class NodeSize:
     """The size of each node of a group; all kinds of memory are in bytes.
 
     `memory` is the limit of the node, object store included. `cpus` is how many CPUs Ray gives to
-    tasks; 0 keeps tasks off the node, and the container then has `cpus_of_ray` CPUs for Ray itself.
+    tasks; 0 keeps tasks off the node. `cpu_limit` is the container's, never 0: Ray
+    itself needs CPUs.
     """
 
     group: str
     cpus: int
+    cpu_limit: int
     memory: int
     object_store: int
     shared_memory: int
     gpus: int
-    resources: Mapping[str, int] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    ray_start: Mapping[str, object] = field(default_factory=dict)
-    cpus_of_ray: int = 1
+    resources: Mapping[str, int]
+    labels: Mapping[str, str]
+    ray_start: Mapping[str, object]
 
     @property
     def is_head(self) -> bool:
         return self.group == HEAD
-
-    @property
-    def cpu_limit(self) -> int:
-        """Return the CPU limit of the container: `cpus`; if that is 0, `cpus_of_ray`."""
-        return self.cpus or self.cpus_of_ray
 
 
 def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
@@ -127,6 +123,7 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
     return NodeSize(
         group=name,
         cpus=cpus,
+        cpu_limit=cpus or ceil(requested or 1),
         memory=memory,
         object_store=object_store,
         # Rounded up to whole MiB, so that Kubernetes shows a short number.
@@ -135,7 +132,6 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
         resources=declared.resources,
         labels=declared.labels,
         ray_start=declared.ray_start,
-        cpus_of_ray=ceil(requested or 1),
     )
 
 
