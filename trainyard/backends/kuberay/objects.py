@@ -62,9 +62,7 @@ def token_step(location: Location) -> Step:
 def token(location: Location) -> str | None:
     name = naming.token_secret(location.name)
     secret = location.kube.get(SECRET, name, namespace=location.namespace)
-    if secret is None:
-        return None
-    return record.secret_token(secret)
+    return record.secret_token(secret or {})
 
 
 def login_step(location: Location, document: Object | None) -> Step:
