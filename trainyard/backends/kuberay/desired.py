@@ -183,8 +183,6 @@ def pull_secret(
         return None
     content = json.dumps({"auths": logins}, sort_keys=True)
     return {
-        "apiVersion": "v1",
-        "kind": "Secret",
         "type": "kubernetes.io/dockerconfigjson",
         "metadata": {"name": name, "labels": naming.labels(cluster)},
         "data": {".dockerconfigjson": base64.b64encode(content.encode()).decode()},

@@ -48,8 +48,6 @@ def token_step(location: Location) -> Step:
 
     def make_token() -> None:
         document = {
-            "apiVersion": SECRET.api,
-            "kind": SECRET.name,
             "metadata": {"name": name, "labels": naming.labels(location.name)},
             "type": "Opaque",
             "stringData": {record.TOKEN_KEY: secrets.token_hex(32)},
