@@ -132,7 +132,8 @@ def _logins(
     """Return the Secret for Trainyard to make, if any, and the names of all Secrets to pull with."""
     if live and any(image.is_kept for image in images):
         # A kept image is pulled with the Secrets that the cluster was made with.
-        return None, _pull_secrets(live)
+        pod = live["spec"]["headGroupSpec"]["template"]["spec"]
+        return None, tuple(secret["name"] for secret in pod.get("imagePullSecrets") or ())
 
     name = naming.pull_secret(cluster)
     secret = pull_secret(cluster, images, others=section.pull_secrets, name=name)
@@ -210,8 +211,3 @@ def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, 
     if registry == docker_images.HUB:
         return {HUB_KEY: entry}
     return {registry: entry}
-
-
-def _pull_secrets(live: Object) -> tuple[str, ...]:
-    pod = live["spec"]["headGroupSpec"]["template"]["spec"]
-    return tuple(secret["name"] for secret in pod.get("imagePullSecrets") or ())
