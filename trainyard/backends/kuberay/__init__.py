@@ -201,7 +201,8 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
     command = "cluster.up"
     if site.wishes.recreate:
         command += " --recreate"
-    return [refusal.of_foreign_cluster(ownership.refused(where, theirs, command=command))]
+    error = owners.refused(where.name, theirs, ours=where.owner, command=command)
+    return [refusal.of_foreign_cluster(error)]
 
 
 def _record_step(desired: Desired) -> Step:
