@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -37,7 +36,7 @@ from trainyard.backends.kuberay.snapshot import (
 )
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import record
-from trainyard.backends.shared.logs import TAIL_LINES, Follower, LogFile
+from trainyard.backends.shared.logs import TAIL_LINES, LogFile, followed, ray_files
 from trainyard.backends.shared.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
@@ -45,7 +44,6 @@ from trainyard.seams.kube.types import NODE, Object
 from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 
-POLL_SECONDS = 1.0
 # In the logs, a container's output has the container's name as its file name. The output of the
 # container's former run has this prefix.
 FORMER = "former "
@@ -216,13 +214,7 @@ def _token_command(where: Location, site: Site) -> str:
     return f"{location.kubectl(where)} {shlex.join(secret)} | base64 -d"
 
 
-def logs(
-    dashboard: Dashboard,
-    *,
-    follow: bool,
-    node: str = "",
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[LogLine]:
+def logs(dashboard: Dashboard, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the last log lines of all nodes, or of `node`; with `follow` until no pod is left.
 
     Raises NotReadyError without pods, UnknownNodeError for an unknown `node`.
@@ -235,30 +227,21 @@ def logs(
         )
     if node:
         pick(found, node, cluster=where.name)
-    return _lines(dashboard, objects.token(where), node, follow=follow, sleep=sleep)
+    token = objects.token(where)
 
+    def listed() -> list[Object]:
+        return [pod for pod in cluster_pods(where) if node in ("", naming.node_name(pod))]
 
-def _lines(
-    dashboard: Dashboard,
-    token: str | None,
-    node: str,
-    *,
-    follow: bool,
-    sleep: Callable[[float], None],
-) -> Iterator[LogLine]:
-    where = dashboard.location
-    follower = Follower()
-    while found := [pod for pod in cluster_pods(where) if node in ("", naming.node_name(pod))]:
+    def read() -> Iterator[LogFile]:
         runs: list[_Run] = []
-        for pod in found:
+        for pod in listed():
             runs += _runs_of(pod)
-        yield from follower.added(side_by_side(partial(_file, where), runs))
+        yield from side_by_side(partial(_file, where), runs)
         # If Ray does not answer, the containers' output above says why.
         with suppress(OutsideError):
-            yield from follower.fresh(dashboard.address(), token, node)
-        if not follow:
-            return
-        sleep(POLL_SECONDS)
+            yield from ray_files(dashboard.address(), token, node)
+
+    return followed(read, lambda: follow and bool(listed()))
 
 
 def _file(where: Location, run: _Run) -> LogFile:
