@@ -80,8 +80,8 @@ class NodeSize:
     """The size of each node of a group; all kinds of memory are in bytes.
 
     `memory` is the limit of the node, object store included. `cpus` is how many CPUs Ray gives to
-    tasks; 0 keeps tasks off the node. `cpu_limit` is the container's, never 0: Ray
-    itself needs CPUs.
+    tasks; 0 keeps tasks off the node. `cpu_limit` is the container's, never 0: Ray itself
+    needs CPUs.
     """
 
     group: str
