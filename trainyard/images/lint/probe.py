@@ -108,7 +108,7 @@ def _run(
 ) -> Probed:
     words = [*([] if entrypoint else SHELL), "-c", script(), NAME, *questions]
     try:
-        ran = run_once(engine, image.id, words, entrypoint=entrypoint or None, seconds=SECONDS)
+        ran = run_once(engine, image.id, words, entrypoint=entrypoint, seconds=SECONDS)
     except OutsideError as error:
         if not _CANNOT_RUN.search(error.where or ""):
             raise
