@@ -52,10 +52,6 @@ class Fetcher:
         if missing_archives(self._run, task):
             self._pool.submit(self._bring, node_id, task)
 
-    def missing(self, node_id: str, state: RunState) -> None:
-        for task in state.tasks.values():
-            self.fetch(node_id, task)
-
     def fetch_checkpoints(
         self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None
     ) -> None:
@@ -177,22 +173,12 @@ def fetch_checkpoint(
         arrived = place.with_name(f".{place.name}.{seq}")
         if not arrived.exists():
             archive = checkpoints.archive_of(task)
-            for left_out in fetch_fresh(ray, run, node_id, archive, target=arrived):
-                note(f"{task.name}: left out of its checkpoint: {left_out}")
+            with _spooled(ray, run, node_id, archive, at=arrived) as spool:
+                left_out = _unpacked(spool, arrived, beside=arrived)
+            for file in left_out:
+                note(f"{task.name}: left out of its checkpoint: {file}")
 
         store.keep_checkpoint(run, task.name, arrived, seq=seq)
-
-
-def fetch_fresh(
-    ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, target: Path
-) -> list[LeftOut]:
-    """Fetch one archive into a new directory; return the files that could not be written.
-
-    Raises OutsideError if the archive cannot be fetched, or is damaged.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _spooled(ray, run, node_id, archive, at=target) as spool:
-        return _unpacked(spool, target, beside=target)
 
 
 def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:

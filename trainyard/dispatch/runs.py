@@ -365,7 +365,8 @@ def _all_home(
 ) -> Unfetched:
     """Fetch missing results, then write the report if the run has ended; return the errors."""
     if state.node_id:
-        fetcher.missing(state.node_id, state)
+        for task in state.tasks.values():
+            fetcher.fetch(state.node_id, task)
     unfetched_outputs = fetcher.wait()
     if state.node_id:
         # Only with the outputs here is it known which checkpoints keep to outputs_limit.
