@@ -149,8 +149,7 @@ def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
     if size + sum(archive.bytes for archive in task.archives) <= limit:
         return True
 
-    directory = run.outputs(task.name)
-    if any(archive.number > store.fetched(directory) for archive in task.archives):
+    if task.missing(run):
         return False  # the outputs are not all here, and cannot be measured yet
-    files, _ = scan(str(directory))
+    files, _ = scan(str(run.outputs(task.name)))
     return size + outputs.data_bytes(files) <= limit

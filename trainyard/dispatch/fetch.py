@@ -49,7 +49,7 @@ class Fetcher:
         self._without_checkpoint: dict[str, tuple[Task, OutsideError]] = {}
 
     def fetch(self, node_id: str, task: Task) -> None:
-        if missing_archives(self._run, task):
+        if task.missing(self._run):
             self._pool.submit(self._bring, node_id, task)
 
     def fetch_checkpoints(
@@ -67,7 +67,7 @@ class Fetcher:
         self._pool.shutdown(wait=True)
         # A later archive of the same task, which replaces the failed one, may have been fetched.
         failed = self._failed.values()
-        return tuple(error for task, error in failed if missing_archives(self._run, task))
+        return tuple(error for task, error in failed if task.missing(self._run))
 
     def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
         """Wait until no fetch of a checkpoint is in flight; return errors of those still missing.
@@ -84,7 +84,7 @@ class Fetcher:
 
     def _bring(self, node_id: str, task: Task) -> None:
         try:
-            for archive in missing_archives(self._run, task):
+            for archive in task.missing(self._run):
                 self._fetch(node_id, task.name, archive)
         except OutsideError as error:
             self._failed[task.name] = (task, error)
@@ -106,10 +106,6 @@ class Fetcher:
             self._note(f"{task}: fetching {archive.bytes / 1e6:.0f} MB of outputs")
         for left_out in apply_archive(self._ray, self._run, node_id, task, archive):
             self._note(f"{task}: left out of its outputs: {left_out}")
-
-
-def missing_archives(run: RunDirectory, task: Task) -> list[OutputsKept]:
-    return store.missing(run.outputs(task.name), task.archives)
 
 
 def apply_archive(

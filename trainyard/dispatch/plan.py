@@ -162,7 +162,7 @@ def _of_job(prepared: Prepared) -> dict[str, Any]:
         "outputs_limit": job.outputs_limit,
         "outputs_every": job.outputs_every,
         "sweep": sweep(job),
-        "resume": prepared.resumed.document() if prepared.resumed else None,
+        "resume": asdict(prepared.resumed.plan) if prepared.resumed else None,
         "study": prepared.study,
         "former": prepared.former,
     }

@@ -65,7 +65,7 @@ def _brought(run: RunDirectory, tasks: Iterable[Task]) -> Iterator[str]:
     for task in tasks:
         if task.archives and not task.files:
             unknown.append(task.name)
-        elif store.missing(run.outputs(task.name), task.archives):
+        elif task.missing(run):
             away += task.files
         else:
             home += task.files
