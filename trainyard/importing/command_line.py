@@ -203,8 +203,7 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
     ]
 
     for each in jobs:
-        for note in each.notes:
-            notes.append(note)
+        notes += each.notes
 
     files = {there: source for each in jobs for there, source in each.files.items()}
     smoke = next(({"smoke": each.job["smoke"]} for each in jobs if "smoke" in each.job), {})
@@ -374,10 +373,8 @@ def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
         if given[name]:
             chosen[key] = given[name][min(index, len(given[name]) - 1)]
     if "memory" in chosen:
-        memory = {"memory": f"{chosen['memory']}GiB"}
-    else:
-        memory = {}
-    return {"gpus": 1, **chosen, **memory}
+        chosen["memory"] = f"{chosen['memory']}GiB"
+    return {"gpus": 1, **chosen}
 
 
 def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
@@ -396,19 +393,16 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
         files |= needed
         notes += filter(None, [note_of_training(name, command)])
 
+        task: dict[str, Any] = {"name": name, "command": command, "resources": resources, **more}
         if variables:
-            env = {"env": {**more.pop("env", {}), **variables}}
-        else:
-            env = {}
+            task["env"] = variables
+        tasks.append(task)
 
-        tasks.append({"name": name, "command": command, "resources": resources, **more, **env})
-
+    job: dict[str, Any] = {"tasks": tasks}
     if any("share" in task["resources"] for task in tasks):
-        smoke = {"smoke": ON_GPUS}
-    else:
-        smoke = {}
+        job["smoke"] = ON_GPUS
 
-    return Imported("jobs", {"tasks": tasks, **smoke}, files, tuple(notes))
+    return Imported("jobs", job, files, tuple(notes))
 
 
 def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, str]]:

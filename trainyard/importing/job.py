@@ -102,12 +102,10 @@ def refuse_unreadable(file: Path) -> None:
         kind = file.stat().st_mode
     except FileNotFoundError as error:
         raise RequestError(f"no such file: {file}") from error
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            reason = error.strerror
-        else:
-            reason = str(error)
-        raise RequestError(f"cannot read {file}: {reason}") from error
+    except OSError as error:
+        raise RequestError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise RequestError(f"cannot read {file}: {error}") from error
     if not stat.S_ISREG(kind):
         raise RequestError(f"{file} is no regular file")
 
