@@ -18,8 +18,6 @@ from trainyard.results.store import RunDirectory
 from trainyard.spec.job import JobSpec
 from trainyard.wording import named
 
-Which = Literal["all", "best", "none"]
-
 
 @dataclass(frozen=True)
 class Archive:
@@ -30,7 +28,7 @@ class Archive:
     sha256: str | None = None
 
 
-def which(job: JobSpec) -> Which:
+def which(job: JobSpec) -> Literal["all", "best", "none"]:
     """Return which checkpoints are fetched without a command: by default all, or a sweep's best."""
     if job.checkpoints is False:
         return "none"

@@ -221,7 +221,6 @@ def record_of(
 
 
 def _resumes(prepared: Prepared) -> dict[str, Any] | None:
-    """Return the entry of run.json about the run that this one resumes; None for a new run."""
     if prepared.former:
         return {"run": prepared.former, "skipped": [], "from_checkpoint": []}
     if prepared.resumed:

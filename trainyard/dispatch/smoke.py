@@ -43,7 +43,6 @@ class Smoked:
     error: TrainyardError | None
 
     def document(self) -> dict[str, Any]:
-        """Return the document for `smoke.run --json`."""
         seconds = round(self.seconds, 3)
         return {
             "ok": self.error is None,

@@ -60,18 +60,14 @@ OTHER_SCRIPTS = {
     "come home: "
     "tensorboard --logdir results",
 }
-_COMMAND = "The words after -- are the `command:` of a job.yaml"
 # Commands of other programs that train, and the hint where their arguments belong.
 OTHER_PROGRAMS = {
-    (
-        "ray",
-        "job",
-        "submit",
-    ): f"{_COMMAND}, --runtime-env its `runtime_env:`, --working-dir its directory jobs/NAME. "
-    "Or submit it as it is: trainyard cluster.open prints the address.",
-    ("ray", "submit"): "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
-    ("ray", "up"): "trainyard cluster.import FILE writes a cluster file of it.",
-    ("rllib", "train"): "jobs/rllib trains what the words of its command say: python train.py ...",
+    "ray job submit": "The words after -- are the `command:` of a job.yaml, --runtime-env its "
+    "`runtime_env:`, --working-dir its directory jobs/NAME. Or submit it as it is: trainyard "
+    "cluster.open prints the address.",
+    "ray submit": "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
+    "ray up": "trainyard cluster.import FILE writes a cluster file of it.",
+    "rllib train": "jobs/rllib trains what the words of its command say: python train.py ...",
 }
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _ONE_CPU = (
@@ -240,10 +236,8 @@ def other_program(words: Sequence[str]) -> RequestError | None:
     """Return the error for a command of OTHER_PROGRAMS, None for any other."""
     line = words[shell.variables(words) :]
     for program, hint in OTHER_PROGRAMS.items():
-        if tuple(line[: len(program)]) == program:
-            return RequestError(
-                f"`{' '.join(program)}` is no line of Isaac Lab's Ray scripts", hint=hint
-            )
+        if list(line[: len(program.split())]) == program.split():
+            return RequestError(f"`{program}` is no line of Isaac Lab's Ray scripts", hint=hint)
     return None
 
 
@@ -306,7 +300,6 @@ def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
 
 
 def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
-    """Return the import with a note for each given flag of IGNORED."""
     notes = [note for name, note in IGNORED.items() if flags.get(name) is not None]
     return replace(found, notes=(*found.notes, *notes))
 

@@ -127,12 +127,10 @@ def _target(directory: Path, name: str) -> Path:
 
 
 def share_of_a_node(workers: int) -> dict[str, Any]:
-    """Return the resources of a task of which `workers` share one node."""
     return {"share": 1 if workers == 1 else f"1/{workers}"}
 
 
 def program() -> Path:
-    """Return the path of isaac_task.py, which runs one training of Isaac Lab on a node."""
     return paths.shipped("jobs") / "isaac" / PROGRAM
 
 

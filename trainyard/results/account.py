@@ -15,7 +15,6 @@ from trainyard.wording import counted, named, visible
 
 
 def lines(run: RunDirectory, state: RunState) -> Iterator[str]:
-    """Yield the account of an ended run's files, line by line."""
     summary = extent(run, state)
     if summary:
         yield f"files: {summary}"
