@@ -164,7 +164,7 @@ def _of_job(prepared: Prepared) -> dict[str, Any]:
         "outputs_limit": job.outputs_limit,
         "outputs_every": job.outputs_every,
         "sweep": sweep(job),
-        "resume": prepared.resumed.document() if prepared.resumed else None,
+        "resume": asdict(prepared.resumed.plan) if prepared.resumed else None,
         "study": prepared.study,
         "former": prepared.former,
     }
@@ -223,7 +223,6 @@ def record_of(
 
 
 def _resumes(prepared: Prepared) -> dict[str, Any] | None:
-    """Return the entry of run.json about the run that this one resumes; None for a new run."""
     if prepared.former:
         return {"run": prepared.former, "skipped": [], "from_checkpoint": []}
     if prepared.resumed:
