@@ -97,12 +97,17 @@ def cluster(tmp_path: Path) -> Cluster:
 
 
 def check(
-    cluster: Cluster, *, end_runs: bool = False, ends: clusters.Ends = "cluster"
+    cluster: Cluster, *, end_runs: bool = False, ends: run_guard.Ends = "cluster"
 ) -> list[str]:
     """Return what is noted, and not refused."""
     notes: list[str] = []
-    guard = RunGuard("cluster.down", cluster.site.state, notes.append, end_runs)
-    run_guard.settle(cluster, guard, PROGRESS, ends=ends)
+    run_guard.settle(
+        *(cluster, "cluster.down", PROGRESS),
+        results=cluster.site.state,
+        end_runs=end_runs,
+        ends=ends,
+        note=notes.append,
+    )
     return notes
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from trainyard import lock, paths, steps
 from trainyard.backends.contract import (
@@ -31,9 +31,9 @@ from trainyard.operations.cluster import Cluster, as_made
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
 
-# The most that a command ends: "nodes", with their tasks; "head", also the head with the outputs
-# that it keeps; "cluster", all of it.
-Ends = Literal["nodes", "head", "cluster"]
+if TYPE_CHECKING:
+    from trainyard.operations.run_guard import Ends
+
 # `Problem.where` of the machines that still run and cost money.
 BILLED = "runs, and costs"
 
@@ -311,7 +311,15 @@ def _settling(
         # Imported here: most changes end no nodes.
         from trainyard.operations import run_guard
 
-        run_guard.settle(cluster, guard, progress, ends=ends)
+        run_guard.settle(
+            cluster,
+            guard.command,
+            progress,
+            results=guard.results,
+            end_runs=guard.end_runs,
+            ends=ends,
+            note=guard.note,
+        )
 
     return settle
 

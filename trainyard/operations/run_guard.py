@@ -6,6 +6,7 @@ import datetime
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Literal
 
 from trainyard.dispatch import checkpoints, runs
 from trainyard.dispatch.follow import STOP_WITHIN
@@ -21,7 +22,6 @@ from trainyard.errors import (
 )
 from trainyard.lock import WAIT_SECONDS
 from trainyard.operations.cluster import Cluster, connect_as_made
-from trainyard.operations.clusters import Ends, RunGuard
 from trainyard.results import state
 from trainyard.results.formats import duration
 from trainyard.results.store import RunDirectory
@@ -31,59 +31,70 @@ from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted, named
 
+# The most that a command ends: "nodes", with their tasks; "head", also the head with the outputs
+# that it keeps; "cluster", all of it.
+Ends = Literal["nodes", "head", "cluster"]
 
-def settle(cluster: Cluster, guard: RunGuard, progress: Progress, *, ends: Ends) -> None:
-    """Refuse to end active runs, or end them with `guard.end_runs`; then fetch results.
+
+def settle(
+    cluster: Cluster,
+    command: str,
+    progress: Progress,
+    *,
+    results: Path,
+    end_runs: bool,
+    ends: Ends,
+    note: Callable[[str], None],
+) -> None:
+    """Refuse to end active runs, or end them with `end_runs`; then fetch results.
 
     The results are those of all runs that were dispatched from here, ended ones included.
-    Call this before nodes end. Raises RequestError if runs are active without `end_runs`, and if
-    the cluster rejects this user. For a cluster that does not run, nothing is done. One that does
-    not answer is only noted: its runs are unknown, and nothing can be fetched.
+    Call this before nodes end. `command` is the change as typed, for hints. Raises RequestError if
+    runs are active without `end_runs`, and if the cluster rejects this user. For a cluster that
+    does not run, nothing is done. One that does not answer is only noted: its runs are unknown, and
+    nothing can be fetched.
 
     Without `end_runs`, results that cannot be fetched are an error. With `end_runs` they are noted
     and given up, and so are damaged records of a run. Runs that other machines dispatched are
     noted. Unless only nodes end, checkpoints that are not on this machine are noted as well, as
     lost or as kept on storage.
     """
-    note = guard.note
-    insisting = "" if guard.end_runs else f"trainyard {guard.command} --end-runs"
+    insisting = f"trainyard {command} --end-runs"
     try:
         endpoint = connect_as_made(cluster)
     except NotReadyError:
         return
     except TrainyardError as error:
-        _unknown(error, note, insisting)
+        _unknown(error, note, "" if end_runs else insisting)
         return
 
     with runs.ray_of(endpoint) as ray:
         try:
             jobs = ray.jobs()
         except TrainyardError as error:
-            _unknown(error, note, insisting)
+            _unknown(error, note, "" if end_runs else insisting)
             return
 
-        active = _active(jobs, guard.results)
-        if active and not guard.end_runs:
+        active = _active(jobs, results)
+        if active and not end_runs:
             raise _still_active(cluster, active, insisting)
 
         submitted = [job.submission_id for job in active if job.submission_id]
         if submitted:
             _run_or_note(end_step(ray, submitted), progress, note, is_needed=False)
 
-        runs_here = [_here(guard.results, job.submission_id) for job in jobs]
+        runs_here = [_here(results, job.submission_id) for job in jobs]
         from_here = [run for run in runs_here if run is not None]
-        bringing = _Bringing(ray, note=note, insisting=insisting)
+        bringing = _Bringing(ray, note=note, insisting="" if end_runs else insisting)
         left = [run for run in from_here if not bringing.is_done(run)]
         if left:
-            _run_or_note(bringing.step(left), progress, note, is_needed=not guard.end_runs)
+            _run_or_note(bringing.step(left), progress, note, is_needed=not end_runs)
 
     if ends == "nodes":
         # The head stays, with all that runs left there.
         return
 
-    # Storage that the cluster itself made ends with the cluster.
-    storage_stays = ends == "head" or cluster.backend.traits.storage_stays(cluster.spec)
-    _name_lost_checkpoints(from_here, note, storage_stays=storage_stays)
+    _name_lost_checkpoints(from_here, note, storage_stays=_storage_stays(cluster, ends))
     elsewhere = _dispatched_elsewhere(jobs, {run.name for run in from_here})
     if elsewhere:
         note(
@@ -276,6 +287,14 @@ class _Bringing:
             ) from problem
         self._given_up.add(run.name)
         self._note(f"{kind} of {run.name} are given up: {reason}")
+
+
+def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
+    """Say whether a storage for checkpoints, if any, outlives the change.
+
+    Storage that the cluster itself made ends with the cluster.
+    """
+    return ends == "head" or cluster.backend.traits.storage_stays(cluster.spec)
 
 
 def _name_lost_checkpoints(
