@@ -26,10 +26,11 @@ from tests.real import kube as kubernetes
 from tests.real.yard import Yard
 from trainyard import versions
 from trainyard.paths import shipped
-from trainyard.seams.processes import free_ports
 
 UV = str(Path(sys.executable).with_name("uv"))
 PACKAGES = ["ado-core==2.3.0", "typer==0.24.0", "click==8.3.1"]
+# ado asks the service for the port of clusterUrl, which is that of its own end as well.
+PORT = 8265
 # A server that refuses connections, wherever the command runs.
 STORE = {
     "project": "pole",
@@ -145,15 +146,14 @@ def test_ado_submits_to_pods_through_its_own_port_forward(
     kube.publish(images.ADO)
     lab = kubernetes.yard(kube, tmp_path, "ado")
     kubernetes.write(kube, lab, NODES, namespace="ado", image=images.ADO)
-    (port,) = free_ports(1)
     with lab.up("--purge"):
         # ado starts the user's kubectl.
         laptop.environ["KUBECONFIG"] = str(kube.kubeconfig)
         laptop.environ["PATH"] += f":{kube.environ()['PATH']}"
-        forward = {"namespace": "ado", "serviceName": "ado-head-svc", "localPort": port}
+        forward = {"namespace": "ado", "serviceName": "ado-head-svc", "localPort": PORT}
         opened(lab, laptop)
         remotely(
             laptop,
-            {"clusterUrl": f"http://127.0.0.1:{port}", "portForward": forward},
+            {"clusterUrl": f"http://127.0.0.1:{PORT}", "portForward": forward},
             packages={"fromSource": ["experiments"]},
         )
