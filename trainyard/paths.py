@@ -117,7 +117,10 @@ def _no_job(file: Path, asked: str) -> RequestError:
 
 def cluster_names(directory: Path) -> tuple[str, ...]:
     folders = (directory / "clusters", shipped("clusters"))
-    return tuple(sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}))
+    names: set[str] = set()
+    for folder in folders:
+        names.update(path.stem for path in folder.glob("*.yaml"))
+    return tuple(sorted(names))
 
 
 def listed_clusters(directory: Path) -> tuple[str, ...]:
@@ -195,9 +198,10 @@ def _ours(directory: Path) -> Path:
 
 def _parents(kind: str, file: str, directory: Path) -> tuple[str, ...]:
     folders = (directory / kind, shipped(kind))
-    return tuple(
-        sorted({path.parent.name for folder in folders for path in folder.glob(f"*/{file}")})
-    )
+    names: set[str] = set()
+    for folder in folders:
+        names.update(path.parent.name for path in folder.glob(f"*/{file}"))
+    return tuple(sorted(names))
 
 
 def _no_cluster_file(directory: Path) -> RequestError:

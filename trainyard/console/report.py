@@ -201,12 +201,18 @@ def confirmed(question: str, about: Table) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return visible(str(value))
+
+
 def print_table(table: Table) -> None:
     """Print a table, at most as wide as the terminal, or _IN_A_PIPE columns without one."""
     from trainyard.console import table as tables
 
     columns = [visible(name) for name in table.columns]
-    rows = [[visible("" if cell is None else str(cell)) for cell in row] for row in table.rows]
+    rows = [[_cell(value) for value in row] for row in table.rows]
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
     else:

@@ -160,11 +160,12 @@ class Pushing:
         else:
             contents = ()
         names = contents or tuple(layer.digest for layer in manifest.layers)
-        return {
-            layer.digest: layer.size
-            for name, layer in zip(names, manifest.layers, strict=True)
-            if {_short(name), _short(layer.digest)} & self._sent
-        }
+
+        sent = {}
+        for name, layer in zip(names, manifest.layers, strict=True):
+            if {_short(name), _short(layer.digest)} & self._sent:
+                sent[layer.digest] = layer.size
+        return sent
 
 
 def _short(digest: str) -> str:

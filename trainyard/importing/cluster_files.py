@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,8 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
             if found := clusters.read(text, name=file.name):
                 return found
 
-            lines = [
-                each
-                for line in shell.commands(text)
-                for each in line
-                if launch_line.is_one(each.words)
-            ]
+            commands = chain.from_iterable(shell.commands(text))
+            lines = [each for each in commands if launch_line.is_one(each.words)]
             if len(lines) == 1:
                 made = _of_line(lines[0].words, source=file.name)
                 return replace(
@@ -121,7 +118,7 @@ def of_context(
             )
         texts[file["name"]] = yaml.safe_dump(file, sort_keys=False, width=100)
 
-    return Clusters(texts, tuple(note for other in chosen for note in other.notes))
+    return Clusters(texts, (*chain.from_iterable(other.notes for other in chosen),))
 
 
 def _of_line(words: Sequence[str], *, source: str) -> Clusters:

@@ -12,6 +12,7 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -103,7 +104,8 @@ def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) ->
 
     If there is none, all words are read as one command. Raises RequestError if there are several.
     """
-    known = [command for line in lines for command in line if _script(command.words)[0] is not None]
+    commands = [*chain.from_iterable(lines)]
+    known = [command for command in commands if _script(command.words)[0] is not None]
     if len(known) > 1:
         raise RequestError(
             f"{file} has {len(known)} command lines of Isaac Lab's Ray scripts",
@@ -117,15 +119,15 @@ def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) ->
     if known:
         chosen = known[0]
     else:
-        chosen = Command([word for line in lines for each in line for word in each.words])
+        chosen = Command([*chain.from_iterable(command.words for command in commands)])
 
     found = read(chosen.words, options, name=file.stem.lstrip("."), directory=file.parent)
-    variables = dict.fromkeys(
-        name for word in chosen.words for name in _VARIABLE_USED.findall(word)
-    )
     notes = []
 
-    for name in variables:
+    variables = []
+    for word in chosen.words:
+        variables += _VARIABLE_USED.findall(word)
+    for name in dict.fromkeys(variables):
         notes.append(
             f"${name} is expanded on the node, where nothing sets it unless `env:` of the job does."
         )
@@ -198,10 +200,11 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
         )
     ]
 
+    files: dict[str, Path] = {}
     for each in jobs:
         notes += each.notes
+        files |= each.files
 
-    files = {there: source for each in jobs for there, source in each.files.items()}
     smoke = next(({"smoke": each.job["smoke"]} for each in jobs if "smoke" in each.job), {})
     return _noted(
         Imported(name, {"tasks": tasks, **smoke}, files, tuple(dict.fromkeys(notes))), flags
@@ -289,7 +292,7 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
 def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
     """Return the job of an aggregate job in quotes; words around the script are only noted."""
     try:
-        read = [each for one in shell.commands(re.sub(r"\\?\n", " ", line)) for each in one]
+        read = [*chain.from_iterable(shell.commands(re.sub(r"\\?\n", " ", line)))]
     except ValueError as error:
         raise RequestError(f"a job in quotes cannot be read: {error}", where=line) from error
     chosen = next((each for each in read if _script(each.words)[0] is not None), None)

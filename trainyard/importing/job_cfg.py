@@ -101,9 +101,8 @@ def _described(file: Path, options: Options) -> dict[str, Any]:
         )
 
     # Not just the last line: output of the file, or of functions of atexit, may follow.
-    said = [
-        line.removeprefix(f"{PROGRAM}: ") for line in ended.tail if line.startswith(f"{PROGRAM}: ")
-    ]
+    ours = f"{PROGRAM}: "
+    said = [line.removeprefix(ours) for line in ended.tail if line.startswith(ours)]
     if said and said[-1].startswith("{"):
         found: dict[str, Any] = json.loads(said[-1])
         return found
@@ -118,7 +117,11 @@ def _described(file: Path, options: Options) -> dict[str, Any]:
 
 
 def _flags(**values: str) -> list[str]:
-    return [word for name, value in values.items() if value for word in (f"--{name}", value)]
+    flags = []
+    for name, value in values.items():
+        if value:
+            flags += [f"--{name}", value]
+    return flags
 
 
 def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> dict[str, Any]:

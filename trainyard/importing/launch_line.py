@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from trainyard.errors import RequestError
@@ -80,10 +81,12 @@ def _parser() -> argparse.ArgumentParser:
 def _groups(given: dict[str, Any]) -> list[dict[str, Any]]:
     """Return each group's values; a missing one is the flag's largest value, as in launch.py."""
     count = max(len(given[flag]) for flag in _OF_GROUPS)
-    filled = {}
+    groups: list[dict[str, Any]] = [{} for _ in range(count)]
     for flag in _OF_GROUPS:
-        filled[flag] = [*given[flag], *[max(given[flag])] * (count - len(given[flag]))]
-    return [{flag: filled[flag][number] for flag in _OF_GROUPS} for number in range(count)]
+        values = chain(given[flag], repeat(max(given[flag])))
+        for group, value in zip(groups, values, strict=False):
+            group[flag] = value
+    return groups
 
 
 def _ray_cluster(

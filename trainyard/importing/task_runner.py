@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -130,14 +131,16 @@ def read(file: Path, *, python: str) -> Imported:
     # directory, and PYTHONPATH includes that.
     modules = [str((file.parent / name).resolve()) for name in found.py_modules or ()]
 
+    runtime_env = {}
+    if found.pip:
+        runtime_env["pip"] = list(found.pip)
+    if modules:
+        runtime_env["files"] = modules
+
     job = {
         "tasks": tasks,
         "together": found.concurrent,
-        "runtime_env": {
-            key: value
-            for key, value in (("pip", list(found.pip or ())), ("files", modules))
-            if value
-        },
+        "runtime_env": runtime_env,
         "env": {"PYTHONPATH": "."} if modules else {},
     }
 
@@ -155,10 +158,10 @@ def _task(
     line = " ".join([python, *task.py_args.split()])
     if shell.is_needed(line):
         own = shell.command(line)
-        named = [word for read in shell.commands(line) for each in read for word in each.words]
-        for word in named:
-            if _name_below(word, directory):
-                files[os.path.normpath(word)] = directory / word
+        for commands in shell.commands(line):
+            for word in chain.from_iterable(each.words for each in commands):
+                if _name_below(word, directory):
+                    files[os.path.normpath(word)] = directory / word
     else:
         words = shell.split(task.py_args)
         near = {word: name for word in words if (name := _name_below(word, directory))}
@@ -206,7 +209,10 @@ def _with_names(tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     names = []
     for task in tasks:
         names.append(re.sub(r"[^A-Za-z0-9._=,+-]+", "-", task["name"]).strip("-.")[:90] or "task")
-    return [
-        {**task, "name": name if names.count(name) == 1 else f"{name}-{number}"}
-        for number, (task, name) in enumerate(zip(tasks, names, strict=True), 1)
-    ]
+
+    named = []
+    for number, (task, name) in enumerate(zip(tasks, names, strict=True), 1):
+        if names.count(name) > 1:
+            name = f"{name}-{number}"
+        named.append({**task, "name": name})
+    return named

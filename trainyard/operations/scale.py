@@ -42,11 +42,12 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
 
 
 def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
-    return [
-        f"{then.name}: {then.least} in the file, {group.least} now"
-        for then, group in zip(file.workers, now.workers, strict=True)
-        if then.least != group.least
-    ]
+    differences = []
+    for then, group in zip(file.workers, now.workers, strict=True):
+        if then.least != group.least:
+            text = f"{then.name}: {then.least} in the file, {group.least} now"
+            differences.append(text)
+    return differences
 
 
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:

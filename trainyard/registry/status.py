@@ -105,7 +105,9 @@ def content_of(api: RegistryApi) -> Content:
     repositories: list[Repository] = []
     for name in api.repositories():
         answers = side_by_side(partial(_ask, api, name), sorted(api.tags(name)))
-        parts = {digest: size for _, sizes in answers for digest, size in sizes.items()}
+        parts: dict[str, int] = {}
+        for _, sizes in answers:
+            parts |= sizes
         blobs |= parts
 
         # The catalogue still lists repositories whose last tag was removed: they are left out.

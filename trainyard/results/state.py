@@ -42,7 +42,6 @@ ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
 KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
 _NOTES_KEPT = 50
 # The fields of events in a document, in order.
-_CHECK = ("name", "node", "ok", "skipped", "detail", "seconds", "hint")
 _WAITING = ("tasks", "needs", "holders", "text")
 # The fields of an attempt in a document.
 _SHOWN = ("node", "exit_code", "seconds", "reason", "outcome")
@@ -348,7 +347,7 @@ class RunState:
             "error": self.error,
             "unsure": unsure,
             "resumes": self.resumes and self.resumes["run"],
-            "checks": [{key: getattr(check, key) for key in _CHECK} for check in self.checks],
+            "checks": [check.fields() for check in self.checks],
             "waiting": waiting,
             "kept_free": asdict(self.kept_free) if self.kept_free else None,
             "tasks": [self._task_document(task, now=now) for task in self.tasks.values()],

@@ -141,11 +141,12 @@ def timeline(state: RunState) -> Row:
     bars: list[Row] = []
     for lane in lanes:
         bars += lane["bars"]
+    kinds = {bar["kind"] for bar in bars}
 
     return {
         "lanes": lanes,
         "ticks": [(percent(began + tick), _tick_label(tick)) for tick in _ticks(span)],
-        "kinds": [kind for kind in KINDS if any(bar["kind"] == kind for bar in bars)],
+        "kinds": [kind for kind in KINDS if kind in kinds],
         "left_out": len(attempts) - len(shown),
         "restores": any(bar["restored"] for bar in bars),
         "checkpoints": any(bar["checkpoint"] is not None for bar in bars),

@@ -182,7 +182,10 @@ class Aws:
         """Return the instances with all these tags, in every state; the value "*" matches any."""
         filters = {f"tag:{name}": [value] for name, value in tags.items()}
         reservations = self.described("instances", filters, region=region)
-        return [instance for reservation in reservations for instance in reservation["Instances"]]
+        instances = []
+        for reservation in reservations:
+            instances += reservation["Instances"]
+        return instances
 
     @contextmanager
     def _asking(self, service: str, operation: str, region: str | None) -> Iterator[Any]:

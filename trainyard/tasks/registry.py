@@ -41,7 +41,9 @@ def up(call: Call) -> Report:
         _begin(target)
         results = target.run(registry.up_steps(target, call.progress), call.progress)
 
-    warnings = [text for step in results for text in step.warnings]
+    warnings: list[str] = []
+    for step in results:
+        warnings += step.warnings
     ca = _ca(target)
     document = {
         "address": target.address,

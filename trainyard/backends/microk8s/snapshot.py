@@ -73,7 +73,9 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
     """Return the status of a host of the file."""
     fact = now.facts.get(host.name)
     node = now.nodes.get(host.ip)
-    ends = sorted((end, name) for name, end in (fact.certificates if fact else {}).items())
+    ends = []
+    if fact:
+        ends = sorted((end, name) for name, end in fact.certificates.items())
     state, detail = _state(host, now)
 
     return HostStatus(

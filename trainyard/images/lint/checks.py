@@ -289,9 +289,10 @@ def _search_paths(inspection: Inspection) -> Verdict:
     environ = inspection.image.env
     expected = [("PATH", path) for path in lint.path_contains]
     expected += [("LD_LIBRARY_PATH", path) for path in lint.ld_library_path_contains]
-    missing = [
-        (name, path) for name, path in expected if path not in environ.get(name, "").split(":")
-    ]
+    missing = []
+    for name, path in expected:
+        if path not in environ.get(name, "").split(":"):
+            missing.append((name, path))
     if not missing:
         return ", ".join(f"{path} in {name}" for name, path in expected)
     name, path = missing[0]
