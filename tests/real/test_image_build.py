@@ -140,8 +140,8 @@ def test_a_failed_stage_prints_its_last_lines_and_tags_nothing(
     )
     done = place.run("image.build", expect=6)
     said = "".join(rf"  \| {line}\n" for line in [*range(82, 101), "last"])
-    failed = r"stage 2/3 RUN seq 100; echo last; exit 7 failed \(exit code 7\)\n"
-    mend = r"Mend what it says, then repeat the command: stages that worked are not run again\.\n"
+    failed = r"step 2/3 RUN seq 100; echo last; exit 7 failed \(exit code 7\)\n"
+    mend = r"Mend what it says, then repeat the command: steps that worked are not run again\.\n"
     hint = rf"  -> Nothing was tagged\. {mend}"
     assert re.search(f"error: image built was not built: {failed}{said}{hint}$", done.stderr)
     assert engine.docker("images", "-q", "trainyard/built").stdout == shown

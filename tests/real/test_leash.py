@@ -127,7 +127,7 @@ def test_containers_end_themselves_and_the_outputs_volume_stays(
         assert yard.token() not in engine.docker("inspect", "trainyard-leashed-leash").stdout
         started = inspected("{{.State.StartedAt}}")
         made = datetime.fromisoformat(inspected("{{.Created}}")[:19] + "+00:00").timestamp()
-        _, due = operator_leaves(yard, tmp_path / "away", made=made, seconds=SOON)
+        _, due = operator_leaves(yard, tmp_path / "away", made=made)
         assert inspected("{{.State.StartedAt}}") == started
         ended_in_time(yard, tmp_path / "away", left, due=due)
         assert engine.docker("volume", "ls", "-q", *label).stdout.split() == [
@@ -176,7 +176,7 @@ def test_pods_end_themselves_by_an_account_that_may_do_nothing_else(
         made = datetime.fromisoformat(
             cluster["metadata"]["creationTimestamp"].replace("Z", "+00:00")
         ).timestamp()
-        run, due = operator_leaves(yard, tmp_path / "away", made=made, seconds=SOON)
+        run, due = operator_leaves(yard, tmp_path / "away", made=made)
         assert kubernetes.uids(kube, "leashed", namespace=SPACE) == before
         words = ["kubectl", "logs", "--follow", "deployment/leashed-leash", "-n", SPACE]
         log = subprocess.Popen(words, env=kube.environ(), stdout=subprocess.PIPE, text=True)

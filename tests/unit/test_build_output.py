@@ -45,7 +45,7 @@ def error(stage: str, *printed: str, raw: str) -> TrainyardError:
     return progress.error("schola")
 
 
-def test_every_stage_is_reported_once_and_a_failure_has_its_last_words() -> None:
+def test_every_step_is_reported_once_and_a_failure_has_its_last_words() -> None:
     progress = BuildProgress()
     assert [stage for line in TWO_STAGES.splitlines() if (stage := progress.read(line))] == [
         "wheels 1/2 FROM docker.io/library/debian:12",
@@ -55,11 +55,11 @@ def test_every_stage_is_reported_once_and_a_failure_has_its_last_words() -> None
 
     assert progress.error("schola").exit_code == 6
     assert str(progress.error("schola")) == (
-        "image schola was not built: stage 2/3 RUN echo one; exit 7 failed (exit code 7)\n"
+        "image schola was not built: step 2/3 RUN echo one; exit 7 failed (exit code 7)\n"
         "  | one\n"
         "  | to-stderr\n"
         "  | last words\n"
-        "  -> Nothing was tagged. Mend what it says, then repeat the command: stages that worked "
+        "  -> Nothing was tagged. Mend what it says, then repeat the command: steps that worked "
         "are not run again."
     )
 
@@ -80,7 +80,7 @@ def test_a_wrong_dockerfile_is_the_requests_fault() -> None:
     wrong = error("3/4] COPY x /", raw='failed to compute cache key: "/x" not found')
     assert str(wrong) == (
         "the Dockerfile of image schola is wrong\n"
-        '  at stage 3/4 COPY x /: failed to compute cache key: "/x" not found\n'
+        '  at step 3/4 COPY x /: failed to compute cache key: "/x" not found\n'
         "  -> Correct it. What it copies must be in the image's directory, and must not be in its "
         ".dockerignore."
     )

@@ -58,7 +58,7 @@ class Report:
 
 
 def begin(*, json: bool) -> None:
-    """Begin a command; with `json`, `fail` prints a document too, unless `show` has printed one."""
+    """Begin a command. With `json`, `fail` prints a JSON document, unless `show` has printed one."""
     _document_due.set(json)
 
 

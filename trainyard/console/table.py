@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 _NOTHING = ("", "-")
 # Spaces between columns, tried in this order.
 _GAPS = (3, 2, 1)
-# Columns for the left and right edge together.
+# The width of the left and right edges of a table together, in characters.
 _EDGES = 2
 # The width that a column of `may_shorten` keeps at least.
 _LEAST_NAME = 8

@@ -225,7 +225,8 @@ def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> None:
 
 def _zip_entry(name: str, mode: int) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _EPOCH)
-    entry.create_system = 3  # Unix: the mode is read
+    # 3 is Unix: readers of the ZIP file then take the file's mode from external_attr.
+    entry.create_system = 3
     entry.external_attr = mode << 16
     return entry
 

@@ -1,4 +1,4 @@
-"""Read `docker buildx build --progress=plain`: the stage that runs, and the reason of a failure.
+"""Read `docker buildx build --progress=plain`: the step that runs, and the reason of a failure.
 
 BuildKit numbers the vertices of its graph. `#5 [2/4] RUN make` opens vertex 5, `#5 0.27 text` is
 its output, and `#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words` ends it.
@@ -14,23 +14,23 @@ from trainyard.errors import OutsideError, RequestError
 LONGEST_NAME = 76
 TAIL_LINES = 20
 _LINE = re.compile(r"#(\d+) (.*)")
-_STAGE = re.compile(r"\[(?:(?P<of>\S+) +)?(?P<step>\d+/\d+)\] (?P<instruction>.*)")
+_STEP = re.compile(r"\[(?:(?P<of>\S+) +)?(?P<number>\d+/\d+)\] (?P<instruction>.*)")
 _OUTPUT = re.compile(r"\d+\.\d+ (.*)")
 _CODE = re.compile(r"exit code: (\d+)")
 _MOUNTS = re.compile(r"--(?:mount|network|security)=\S+ *")
 
 
 class BuildProgress:
-    """Reads the lines of one build, and keeps the last output of each stage."""
+    """Reads the lines of one build, and keeps the last output of each step."""
 
     def __init__(self) -> None:
-        self._stages: dict[str, str] = {}
+        self._steps: dict[str, str] = {}
         self._tails: dict[str, deque[str]] = {}
         self._failed = ""
         self._raw = ""
 
     def read(self, line: str) -> str | None:
-        """Take one line; return the name of a stage of the Dockerfile if the line begins one."""
+        """Take one line; return the name of a step of the Dockerfile if the line begins one."""
         if line.startswith("ERROR: "):
             self._raw = line.removeprefix("ERROR: ")
 
@@ -39,11 +39,11 @@ class BuildProgress:
             return None
 
         number, text = vertex.groups()
-        opened = _STAGE.fullmatch(text)
+        opened = _STEP.fullmatch(text)
         # The opening line is repeated after lines of another vertex: only the first counts.
-        if opened and number not in self._stages:
-            self._stages[number] = _name(opened)
-            return self._stages[number]
+        if opened and number not in self._steps:
+            self._steps[number] = _name(opened)
+            return self._steps[number]
 
         if output := _OUTPUT.fullmatch(text):
             self._tails.setdefault(number, deque(maxlen=TAIL_LINES)).append(output[1])
@@ -54,7 +54,7 @@ class BuildProgress:
 
     def error(self, image: str) -> OutsideError | RequestError:
         """Return the error of a failed build: RequestError if the Dockerfile is wrong."""
-        stage = self._stages.get(self._failed, "")
+        step = self._steps.get(self._failed, "")
         tail = self._tails.get(self._failed, ())
         code = _CODE.search(self._raw)
         said = "\n".join([*tail, self._raw])
@@ -64,13 +64,13 @@ class BuildProgress:
         if lacking is None and code is None and DOCKERFILE.search(self._raw):
             return RequestError(
                 f"the Dockerfile of image {image} is wrong",
-                where=f"stage {stage}: {self._raw}" if stage else self._raw,
+                where=f"step {step}: {self._raw}" if step else self._raw,
                 hint="Correct it. What it copies must be in the image's directory, and must not be "
                 "in its .dockerignore.",
             )
 
         what = f"image {image} was not built"
-        what += f": stage {stage} failed" if stage else ""
+        what += f": step {step} failed" if step else ""
         what += f" (exit code {code[1]})" if code else ""
         return OutsideError(
             "\n  | ".join([what, *tail]),
@@ -81,13 +81,13 @@ class BuildProgress:
         )
 
 
-def _name(stage: re.Match[str]) -> str:
-    """Return the name of a stage for people: `2/5 RUN pip install ...`."""
-    if stage["of"] and not stage["of"].startswith("stage-"):
-        of = f"{stage['of']} "
+def _name(step: re.Match[str]) -> str:
+    """Return the name of a step for people: `2/5 RUN pip install ...`."""
+    if step["of"] and not step["of"].startswith("stage-"):
+        of = f"{step['of']} "
     else:
         of = ""
-    name = " ".join(f"{of}{stage['step']} {_MOUNTS.sub('', stage['instruction'])}".split())
+    name = " ".join(f"{of}{step['number']} {_MOUNTS.sub('', step['instruction'])}".split())
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - 3]}..."
@@ -123,6 +123,6 @@ DOCKERFILE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _REPEAT = (
-    "Nothing was tagged. Mend what it says, then repeat the command: stages that worked "
+    "Nothing was tagged. Mend what it says, then repeat the command: steps that worked "
     "are not run again."
 )

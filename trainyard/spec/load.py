@@ -107,7 +107,7 @@ def load_job(
 
 
 def _as_ray_takes_it(source: Source, directory: Path) -> Source:
-    """Return a job's source with Ray's other forms of a runtime_env turned into lists."""
+    """Return a job's source; where its runtime_env names files, as Ray takes it, are lists now."""
     written = source.value.get("runtime_env")
     if not isinstance(written, Mapping):
         return source

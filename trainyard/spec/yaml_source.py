@@ -45,9 +45,9 @@ FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
 @dataclass(frozen=True)
 class Source:
-    """A file: its value, the place of every path (FILE:LINE, or a flag), and the problems so far.
+    """A file's value, where each key of it was written (FILE:LINE, or a flag), and its problems.
 
-    `broken` are the paths whose value could not be read; no further problems are reported for them.
+    `broken`: paths of keys whose values could not be read; no further problem names them.
     """
 
     value: Any

@@ -143,7 +143,8 @@ class DemandWatch:
         self._due = 0.0
         self._since: float | None = None
         self._said = ""
-        # The resources that events of this wait named: with the same ones, only numbers differ.
+        # The sets of resources that this wait's events have named: an event that names one of them
+        # again, with other numbers, has `again` set.
         self._explained: set[frozenset[str]] = set()
 
     def is_due(self) -> bool:

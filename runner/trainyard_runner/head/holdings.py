@@ -40,7 +40,7 @@ class Holding:
     waiting: int = 0  # tasks
 
     def all_of(self, name: str) -> float:
-        """Return how much of a resource the run holds on all nodes or wants free."""
+        """Return what of a resource the run holds on all nodes, and keeps free for actors."""
         return sum(held.get(name, 0.0) for held in self.nodes.values()) + self.actors.get(name, 0.0)
 
 

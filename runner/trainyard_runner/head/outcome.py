@@ -78,7 +78,7 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 
 
 def _absent(plan: Plan, records: Records) -> str | None:
-    """Say which declared output every task that declares it lacks; None without such an output.
+    """Name, in a sentence, the first output that none of its declaring tasks wrote, else None.
 
     An output that only some tasks lack is no failure: in a gang, often one task writes it.
     """

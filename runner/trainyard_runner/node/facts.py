@@ -172,7 +172,7 @@ def _visible_on_node() -> str | None:
 
 
 def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
-    """Try torch in another process, as torch is large and may hang in a driver.
+    """Try torch in another process, as torch is large and may hang in the GPU's driver.
 
     `visible`: CUDA_VISIBLE_DEVICES of that process. Returns what _TORCH prints, {"missing": True}
     or {"error": text}.

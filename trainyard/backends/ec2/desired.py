@@ -225,7 +225,7 @@ def files(image: str) -> str:
 
 
 def environment(spec: ClusterSpec, image: str) -> str:
-    """Return the text of the file that shells on a node source.
+    """Return the text of the file that every shell on a node loads.
 
     It exports Ray's settings, the cluster file's `env`, the token's path, and PATH.
     """

@@ -150,7 +150,7 @@ def _ask(aws: Aws, region: str) -> Answer:
 def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
     """Yield each cluster whose tag AWS lists in a region.
 
-    A cluster without instances also counts, if other resources are left, as after a leash's end.
+    A cluster without instances counts if other resources are left: a leash ends only instances.
     """
     tags = aws.described("tags", {"key": [naming.CLUSTER]}, region=region)
     if not tags:

@@ -45,7 +45,9 @@ def write(path: Path, text: str, server: str) -> None:
     """Write a kubeconfig with its server replaced by `server` (`https://HOST:PORT`)."""
     document = yaml.safe_load(text)
     if not isinstance(document, dict):
-        raise OutsideError("Kubernetes gives no kubeconfig", where=text.strip().partition("\n")[0])
+        raise OutsideError(
+            "this is no kubeconfig, since it is no mapping", where=text.strip().partition("\n")[0]
+        )
     _cluster(document)["server"] = server
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     record.write_private(path, yaml.safe_dump(document, sort_keys=False))

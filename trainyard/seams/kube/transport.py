@@ -168,7 +168,7 @@ def _log_in(access: Access) -> Session:
             hint="Log in by hand and repeat the command; `kubectl get pods` uses the same login.",
         ) from error
 
-    # One context for all connections, instead of one that reads the same files for each.
+    # All connections share one TLS context; otherwise each of them reads the same files again.
     keywords = client.pool_manager.connection_pool_kw
     for name in ("ca_certs", "cert_file", "key_file", "ca_cert_data", "cert_reqs"):
         keywords.pop(name, None)

@@ -128,7 +128,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         kernel=fields.get("kernel", ""),
         machine_id=fields.get("machine_id", ""),
         memory=fact(fields, "memory", lambda text: int(float(text))),
-        # The host read its clock up to `seconds` after `now`: that much is no skew.
+        # The host read its clock at most `seconds` after `now`: a lead of up to that is no skew.
         skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses={ip: name for name, ip in interfaces},
         routes=fact(fields, "routes", _routes),

@@ -61,11 +61,11 @@ _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )"
 
 
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
-    """Return a diagnosis if a pod's host is gone or not ready; None if it is ready, or unknown.
+    """Return a diagnosis if a pod's host is gone, or its Ready is False or Unknown; else None.
 
-    A host that is not in `hosts` (the user may not read hosts) is judged by the pod: its condition
-    Ready is False while ContainersReady is True (kubernetes/pkg/controller/util/node,
-    MarkPodsNotReady).
+    A host that is not in `hosts` (the user may not read hosts) counts as not ready if the pod shows
+    it: the pod's Ready is False while its ContainersReady is True
+    (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
     """
     name = pods.host(pod)
     if name not in hosts:
