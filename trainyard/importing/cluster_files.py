@@ -118,7 +118,7 @@ def of_context(
             )
         texts[file["name"]] = yaml.safe_dump(file, sort_keys=False, width=100)
 
-    return Clusters(texts, (*chain.from_iterable(other.notes for other in chosen),))
+    return Clusters(texts, tuple(chain.from_iterable(other.notes for other in chosen)))
 
 
 def _of_line(words: Sequence[str], *, source: str) -> Clusters:

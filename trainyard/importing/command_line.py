@@ -104,7 +104,7 @@ def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) ->
 
     If there is none, all words are read as one command. Raises RequestError if there are several.
     """
-    commands = [*chain.from_iterable(lines)]
+    commands = list(chain.from_iterable(lines))
     known = [command for command in commands if _script(command.words)[0] is not None]
     if len(known) > 1:
         raise RequestError(
@@ -119,7 +119,7 @@ def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) ->
     if known:
         chosen = known[0]
     else:
-        chosen = Command([*chain.from_iterable(command.words for command in commands)])
+        chosen = Command(list(chain.from_iterable(command.words for command in commands)))
 
     found = read(chosen.words, options, name=file.stem.lstrip("."), directory=file.parent)
     notes = []
@@ -292,7 +292,7 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
 def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
     """Return the job of an aggregate job in quotes; words around the script are only noted."""
     try:
-        read = [*chain.from_iterable(shell.commands(re.sub(r"\\?\n", " ", line)))]
+        read = list(chain.from_iterable(shell.commands(re.sub(r"\\?\n", " ", line))))
     except ValueError as error:
         raise RequestError(f"a job in quotes cannot be read: {error}", where=line) from error
     chosen = next((each for each in read if _script(each.words)[0] is not None), None)
