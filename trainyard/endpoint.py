@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from trainyard_runner.wire.events import Check
-
-
-@dataclass(frozen=True)
-class ExpectedNode:
-    """A Ray node that the cluster file asks for; memory in bytes.
-
-    An `optional` node is added by the autoscaler on demand. `resources` are Ray's custom resources.
-    """
-
-    name: str
-    group: str
-    cpus: int | None
-    gpus: int = 0
-    memory: int | None = None
-    optional: bool = False
-    resources: Mapping[str, float] = field(default_factory=dict)
+from trainyard_runner.wire.plan import ExpectedNode
 
 
 @dataclass(frozen=True)

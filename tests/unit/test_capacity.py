@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trainyard_runner.wire.plan import ExpectedNode
 
 from trainyard.dispatch import plan
 from trainyard.dispatch.capacity import refuse_what_never_fits
-from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.endpoint import Endpoint
 from trainyard.errors import RequestError
 from trainyard.seams.ray_types import node_from
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trainyard_runner.wire.plan import ExpectedNode
 
 from tests.unit.fake_kube import FakeDashboard, FakeKube, location
 from tests.unit.kube_pods import (
@@ -27,7 +28,7 @@ from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Site
 from trainyard.backends.kuberay import groups, nodes
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.backends.kuberay.status import connect, logs, status
-from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError
 from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, SECRET
 from trainyard.seams.ray_api import UnreachableError

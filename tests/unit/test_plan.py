@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from trainyard_runner.wire.plan import ExpectedNode
 
 from trainyard.dispatch import plan
 from trainyard.dispatch.package import Packages, listing, pack
 from trainyard.dispatch.wheels import WHEELS, copied
-from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.endpoint import Endpoint
 from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.job import JobSpec, RuntimeEnv

@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 from trainyard_runner.wire.fit import room
 from trainyard_runner.wire.nodes import UNLIMITED, Node, called
-from trainyard_runner.wire.plan import Gate, Task, task_of
+from trainyard_runner.wire.plan import ExpectedNode, Gate, Task, task_of
 from trainyard_runner.wire.shares import settled
 
 from trainyard.dispatch.plan import Prepared
-from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.endpoint import Endpoint
 from trainyard.errors import RequestError
 from trainyard.seams.ray_api import RayApi
 from trainyard.spec.expand import sweep

@@ -60,10 +60,10 @@ class ExpectedNode:
     """A node as the cluster file declares it; an `optional` one is made by an autoscaler, if at all."""
 
     name: str
-    group: str | None = None
-    cpus: float | None = None
-    gpus: float = 0
-    memory: int | None = None
+    group: str = ""
+    cpus: int | None = None
+    gpus: int = 0
+    memory: int | None = None  # bytes
     optional: bool = False
     resources: Mapping[str, float] = field(default_factory=dict)  # Ray's custom ones
 

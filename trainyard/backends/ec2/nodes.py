@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 
+from trainyard_runner.wire.plan import ExpectedNode
+
 from trainyard.backends.contract import NodeState, NodeStatus
 from trainyard.backends.ec2 import desired, diagnosis, naming, snapshot
 from trainyard.backends.ec2.desired import Group
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.shared import ray_nodes
-from trainyard.endpoint import ExpectedNode
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.results.formats import duration
 from trainyard.seams import aws_prices

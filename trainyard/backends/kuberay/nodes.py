@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from trainyard_runner.wire.plan import ExpectedNode
+
 from trainyard import wording
 from trainyard.backends.contract import NodeState, NodeStatus
 from trainyard.backends.kuberay import diagnosis, groups, naming, pods
 from trainyard.backends.kuberay.diagnosis.host import NOT_READY
 from trainyard.backends.kuberay.groups import HEAD, Group
 from trainyard.backends.kuberay.snapshot import Snapshot
-from trainyard.endpoint import ExpectedNode
 from trainyard.seams.kube.types import Object
 
 LEAVES = "is being removed"

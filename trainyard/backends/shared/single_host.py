@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainyard_runner.wire.plan import ExpectedNode
+
 from trainyard import versions
 from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Site
@@ -17,7 +19,7 @@ from trainyard.backends.shared import ray_nodes, record, refusal
 from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import LogFile, followed
 from trainyard.backends.shared.ray_nodes import NodePlan
-from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.spec.cluster import ClusterSpec
