@@ -117,7 +117,6 @@ def build(
         nodes = [asdict(node) for node in endpoint.expected]
 
     document: dict[str, Any] = {
-        "version": RUNNER_PROTOCOL,
         "run": run,
         "job": None,
         "cluster": endpoint.cluster,

@@ -19,6 +19,7 @@ from trainyard_runner.wire.fit import room
 from trainyard_runner.wire.plan import Gate, Plan, task_of
 from trainyard_runner.wire.text import last_line
 
+_NODES_DEADLINE = 60.0
 _FACTS_DEADLINE = 60.0
 _TORCH_DEADLINE = 180.0
 _FETCH_DEADLINE = 60.0
@@ -113,14 +114,14 @@ class SmokeGate:
             missing = [node.name for node in members.missing(self._gate, alive)]
             is_complete = not missing and len(alive) >= least
             waited = time.monotonic() - began
-            if is_complete or waited >= self._gate.wait:
+            if is_complete or waited >= _NODES_DEADLINE:
                 self._record(rungs.nodes(self._gate, alive, seconds=round(waited, 2)))
                 return alive
 
             if waited > _WORTH_A_NOTE and not is_noted:
                 is_noted = True
                 awaited = sorted(missing) or [_more_nodes(least - len(alive))]
-                text = f"waiting for {', '.join(awaited)} to join, at most {self._gate.wait:.0f} s"
+                text = f"waiting for {', '.join(awaited)} to join, at most {_NODES_DEADLINE:.0f} s"
                 self._write(Note(text))
 
             self._check_stop()
