@@ -56,7 +56,7 @@ class Attempt:
         gpus: list[str],
         node: dict[str, str],
         package: OwnPackage | None,
-        spare: Spare | None = None,
+        spare: Spare,
     ) -> None:
         """Make the attempt's directories, or reuse those in `spare`.
 
