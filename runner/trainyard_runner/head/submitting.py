@@ -211,7 +211,7 @@ class Submitter:
         for archive, archive_parts in self._records.outputs(task.name):
             parts = [ray.put(part) for part in archive_parts]
             references += parts
-            restored.append({"removed": archive.removed, "parts": parts})
+            restored.append({"removed": list(archive.removed), "parts": parts})
             held = held or 0
             if not archive.whole:
                 held += archive.bytes
