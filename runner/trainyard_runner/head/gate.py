@@ -69,9 +69,9 @@ class SmokeGate:
         for answer, facts in rungs.with_facts(answers):
             self._write(_found(answer.node, facts))
 
-        head = rungs.Head(ray.__version__, platform.python_version())
-        self._record(rungs.task(answers, self._gate))
-        self._record(rungs.versions(answers, head, self._gate))
+        wanted = (self._gate.ray or ray.__version__, platform.python_version())
+        self._record(rungs.task(answers))
+        self._record(rungs.versions(answers, wanted))
         self._record(gpu_rungs.gpus(answers, self._gate))
         self._record(gpu_rungs.torch(answers, self._gate))
         self._record(gpu_rungs.isolation(answers, self._gate))
