@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainyard_runner.node.checkpoint import CheckpointWatch, Message
-from trainyard_runner.node.outputs import OutputWatch
+from trainyard_runner.node.checkpoint import CheckpointWatch
+from trainyard_runner.node.outputs import Message, OutputWatch
 from trainyard_runner.node.transfers import Transfers
 from trainyard_runner.wire import archive
 from trainyard_runner.wire.outputs import apply

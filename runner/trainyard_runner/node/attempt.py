@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from trainyard_runner.node import job_files, outputs
-from trainyard_runner.node.checkpoint import CheckpointWatch, Message
+from trainyard_runner.node.checkpoint import CheckpointWatch
 from trainyard_runner.node.child import Child
 from trainyard_runner.node.job_files import Identity, JobFiles
 from trainyard_runner.node.output import OutputBuffer
-from trainyard_runner.node.outputs import OutputWatch
+from trainyard_runner.node.outputs import Message, OutputWatch
 from trainyard_runner.node.transfers import Transfers
 from trainyard_runner.node.watchdog import MetricWatch
 from trainyard_runner.node.workspace import Spare, Workspace, attempt_id, environment

@@ -12,13 +12,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
 
-from trainyard_runner.node.outputs import TICK_NS
+from trainyard_runner.node.outputs import TICK_NS, Message
 from trainyard_runner.wire import archive
 from trainyard_runner.wire.outputs import data_bytes, sized
 
-Message = tuple[str, Any]
 QUIET = 0.3
 RESTLESS = 2.0
 _TRIES = 5
