@@ -104,7 +104,6 @@ def job_directory(asked: str, *, directory: Path) -> Path:
 
 
 def _no_job(file: Path, asked: str) -> RequestError:
-    """Return the error for a file that was given as JOB_DIR, which must be a directory."""
     from trainyard.spec import foreign
 
     kind = foreign.kind_of(foreign.documents_of(file))
@@ -147,10 +146,7 @@ def _own_jobs(directory: Path) -> tuple[str, ...]:
 
 def state_home(environ: Mapping[str, str]) -> Path:
     """Return the directory for tokens, keys and records of clusters (XDG base directories)."""
-    base = environ.get("XDG_STATE_HOME") or str(
-        Path(environ.get("HOME", "~")).expanduser() / ".local" / "state"
-    )
-    return Path(base) / "trainyard"
+    return _home(environ, "XDG_STATE_HOME", ".local/state")
 
 
 def not_writable(
@@ -173,10 +169,7 @@ def not_writable(
 
 def cache_home(environ: Mapping[str, str]) -> Path:
     """Return the directory for files that can be made again (XDG base directories)."""
-    base = environ.get("XDG_CACHE_HOME") or str(
-        Path(environ.get("HOME", "~")).expanduser() / ".cache"
-    )
-    return Path(base) / "trainyard"
+    return _home(environ, "XDG_CACHE_HOME", ".cache")
 
 
 def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
@@ -186,6 +179,11 @@ def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
 
 def results_home(environ: Mapping[str, str], *, directory: Path) -> Path:
     return directory / (environ.get("TRAINYARD_RESULTS") or "results")
+
+
+def _home(environ: Mapping[str, str], variable: str, default: str) -> Path:
+    base = environ.get(variable) or Path(environ.get("HOME", "~")).expanduser() / default
+    return Path(base) / "trainyard"
 
 
 def _ours(directory: Path) -> Path:
@@ -205,10 +203,7 @@ def _parents(kind: str, file: str, directory: Path) -> tuple[str, ...]:
 def _no_cluster_file(directory: Path) -> RequestError:
     own = sorted(path.stem for path in (directory / "clusters").glob("*.yaml"))
     if own:
-        if len(own) == 1:
-            hint = f"Name one: -f {own[0]}"
-        else:
-            hint = f"Name one of {', '.join(own)}: -f {own[0]}"
+        hint = f"Name one: {', '.join(f'-f {name}' for name in own)}"
     else:
         hint = (
             f"trainyard init makes a project here; -f {DEFAULT_CLUSTER} takes the sample that "

@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -250,12 +250,9 @@ class _Shape:
             )
             config = config.within(most)
 
-        if traits.waits and _is_left_out(found, traits.waits):
-            waits = traits.waits
-        else:
-            waits = ""
-
-        return self._found(config, *([f"{waits}={self.seconds:g}s"] if waits else []))
+        if traits.waits and attrgetter(traits.waits)(found.spec) is None:
+            return self._found(config, f"{traits.waits}={self.seconds:g}s")
+        return self._found(config)
 
     def _found(self, config: RayClusterConfig, *more: str) -> FoundCluster:
         shape = {"name": self.name, **config.keys(), **config.kubernetes()}
@@ -267,8 +264,3 @@ class _Shape:
             overrides=overrides,
             backend=self.backend,
         )
-
-
-def _is_left_out(cluster: FoundCluster, key: str) -> bool:
-    """Say whether a cluster file leaves out a key, such as kuberay.wait_for_machines."""
-    return reduce(getattr, key.split("."), cluster.spec) is None

@@ -296,7 +296,21 @@ def plain(tmp_path: Path) -> Iterator[Yard]:
 
 
 def test_rllib_as_shipped_runs_with_what_ray_installs(plain: Yard) -> None:
-    ended = dispatched(plain, "rllib", "timeout=20m")
+    trains_as_shipped(plain)
+
+
+def test_rllib_as_shipped_runs_on_two_nodes_that_each_install_what_it_needs(
+    fresh: Yard, engine: BedEngine
+) -> None:
+    fresh.environ.update(engine.environ())
+    fresh.write_cluster(LAB.format(image=images.RAY, trust=images.HOST_CA))
+    with fresh.up():
+        trains_as_shipped(fresh)
+
+
+def trains_as_shipped(lab: Yard) -> None:
+    """Run jobs/rllib with its own runtime_env, and look for what the run said while it waited."""
+    ended = dispatched(lab, "rllib", "timeout=20m")
     assert "ends: " in log(ended)
     shown = (ended / "events.jsonl").read_text()
     assert (

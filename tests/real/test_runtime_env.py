@@ -180,3 +180,12 @@ def test_packages_that_break_ray_end_the_task_at_the_second_equal_crash(yard: Ya
     (task,) = yard.json("train.status")["tasks"]
     assert (task["state"], len(task["attempts"])) == ("failed", 2)
     assert f"    {words}" in failed.stdout
+
+
+def test_conda_on_a_node_that_has_none_ends_the_task_at_once(yard: Yard) -> None:
+    write_job(yard, "conda", "command: ['true']\nretries: 5\nruntime_env: {conda: learn}\n")
+    failed = yard.run("train.dispatch", "conda", "--skip-smoke", expect=1)
+    assert "never ran: its runtime_env could not be set up" in failed.stdout
+    assert "Could not find Conda executable" in failed.stdout
+    (task,) = yard.json("train.status")["tasks"]
+    assert (task["state"], len(task["attempts"])) == ("failed", 1)

@@ -84,6 +84,7 @@ class FakeKube:
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
         self._ask("create", kind, namespace)
+        namespace = namespace if kind.namespaced else None
         made = copy.deepcopy(body)
         made["metadata"]["namespace"] = namespace or ""
         if (kind.plural, namespace or "", made["metadata"]["name"]) in self.objects:
@@ -102,6 +103,7 @@ class FakeKube:
         with_owned: bool = False,
     ) -> bool:
         self._ask("delete", kind, namespace)
+        namespace = namespace if kind.namespaced else None
         body = self.objects.get((kind.plural, namespace or "", name))
         if body is None or uid not in (None, body["metadata"]["uid"]):
             return False

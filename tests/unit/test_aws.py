@@ -76,7 +76,7 @@ def test_what_the_user_lacks_is_a_prerequisite(
     [
         (
             refused("RequestLimitExceeded"),
-            "AWS gets too many requests from this account, and refuses ec2:RunInstances",
+            "AWS refuses ec2:RunInstances",
         ),
         (
             exceptions.EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
@@ -84,7 +84,7 @@ def test_what_the_user_lacks_is_a_prerequisite(
         ),
         (
             ResponseParserError("invalid XML received"),
-            "what answers to ec2:RunInstances is not AWS",
+            "AWS refuses ec2:RunInstances",
         ),
     ],
 )

@@ -344,26 +344,37 @@ def test_a_profile_that_is_named_wins_over_the_one_that_is_written_down(tmp_path
 
 
 def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
-    def rule(number: int, **who: Any) -> dict[str, Any]:
+    def rule(number: int, *, port: int, **who: Any) -> dict[str, Any]:
         id = {"SecurityGroupRuleId": f"sgr-{number}", "GroupId": "sg-1"}
-        return {**id, "IsEgress": False, **who}
+        protocol = "tcp"
+        if port == -1:
+            protocol = "-1"
+        ports = {"IpProtocol": protocol, "FromPort": port, "ToPort": port}
+        return {**id, **ports, "IsEgress": False, **who}
 
     rules = [
-        rule(1, CidrIpv4="192.0.2.1/32"),
-        rule(2, ReferencedGroupInfo={"GroupId": "sg-1"}),
-        rule(3, IsEgress=True, CidrIpv4="0.0.0.0/0"),
+        rule(1, port=22, CidrIpv4="192.0.2.1/32"),
+        rule(2, port=-1, ReferencedGroupInfo={"GroupId": "sg-1"}),
+        rule(3, port=-1, IsEgress=True, CidrIpv4="0.0.0.0/0"),
     ]
 
     listed = {"security_groups": [{"GroupId": "sg-1", "Tags": TAGS}], "security_group_rules": rules}
     aws = FakeAws(**listed)
     (*_, step) = objects.steps(place(aws), ["192.0.2.7/32"])
-    assert step.done().detail == "it lets in 192.0.2.1/32, sg-1"
+    assert step.done().detail == "it lets in 192.0.2.1/32 (tcp 22), sg-1"
     step.do()
     assert [change.split()[0] for change in aws.changes] == [
         "authorize_security_group_ingress",
         "revoke_security_group_ingress",
     ]
     rules[0]["CidrIpv4"] = "192.0.2.7/32"
+    assert step.done().holds
+    # Another port of the same block, which an administrator opened.
+    rules.append(rule(4, port=8265, CidrIpv4="192.0.2.7/32"))
+    assert not step.done().holds
+    del rules[0]
+    assert step.done().detail == "it lets in sg-1, 192.0.2.7/32 (tcp 8265)"
+    rules[-1] = rule(1, port=22, CidrIpv4="192.0.2.7/32")
     assert step.done().holds
     assert (
         objects.steps(place(aws), ["192.0.2.7/32", "192.0.2.8/32"])[-1]

@@ -80,7 +80,8 @@ class Cluster:
     def comes_home(self) -> dict[str, str]:
         """Fetch, and return the files at home; raise the first error."""
         fetcher = fetch.Fetcher(cast(RayApi, self), self.run, note=lambda _: None)
-        fetcher.missing("node", self.state)
+        for task in self.state.tasks.values():
+            fetcher.fetch("node", task)
         for error in fetcher.wait():
             raise error
         place = self.run.outputs("a")

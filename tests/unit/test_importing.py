@@ -314,7 +314,6 @@ FOREIGN = [
         "apiVersion: v1\nkind: List\nitems: [{apiVersion: ray.io/v1, kind: RayCluster}]\n",
         "a RayCluster of KubeRay",
     ),
-    ("on: push\njobs: {}\n", "a workflow of GitHub"),
     ("name: a\nbackend: local\n", "a cluster file of Trainyard"),
     ("command: [python, walk.py]\n", "a job file of Trainyard"),
 ]

@@ -26,7 +26,6 @@ GIT = "https://example.com/team/trainyard.git"
             {"url": WHEEL, "archive_info": {"hash": "sha256=ab", "hashes": {"sha256": "ab"}}},
             Origin(f"{WHEEL}#sha256=ab"),
         ),
-        ({"url": WHEEL, "archive_info": {"hash": "sha256=ab"}}, Origin(f"{WHEEL}#sha256=ab")),
         (
             {
                 "url": GIT,

@@ -39,8 +39,6 @@ def test_the_secret_is_what_kubelets_read(image: str, registry: str) -> None:
     found = secret(RAY, image)
     content = found.pop("data")[".dockerconfigjson"]
     assert found == {
-        "apiVersion": "v1",
-        "kind": "Secret",
         "type": "kubernetes.io/dockerconfigjson",
         "metadata": {
             "name": "lab.pull",

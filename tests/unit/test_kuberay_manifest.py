@@ -37,7 +37,11 @@ def test_everything_that_we_make_carries_the_cluster_s_label() -> None:
         "name": "lab",
         "namespace": "team",
         "labels": {"team": "robots", **ours},
-        "annotations": {"io.trainyard/image": IMAGE, "io.trainyard/simulated-gpus": "false"},
+        "annotations": {
+            "io.trainyard/image": IMAGE,
+            "io.trainyard/simulated-gpus": "false",
+            "io.trainyard/owner": "",
+        },
     }
 
     templates = [
@@ -48,7 +52,12 @@ def test_everything_that_we_make_carries_the_cluster_s_label() -> None:
         {"labels": {**ours, "team": "robots"}, "annotations": {"example.com/owner": "me"}}
     ] * 4
     assert found.claim is not None
-    assert found.claim["metadata"] == {"name": "lab-outputs", "namespace": "team", "labels": ours}
+    assert found.claim["metadata"] == {
+        "name": "lab-outputs",
+        "namespace": "team",
+        "labels": ours,
+        "annotations": {"io.trainyard/owner": ""},
+    }
     assert found.namespace["metadata"] == {
         "name": "team",
         "labels": {"app.kubernetes.io/managed-by": "trainyard"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -352,7 +353,9 @@ class PrintingKube(FakeKube):
         return "\n".join(self.printing[more["previous"]][-more["lines"] :])
 
 
-def followed(kube: FakeKube, *happens: Callable[[], object]) -> Iterator[LogLine]:
+def followed(
+    monkeypatch: pytest.MonkeyPatch, kube: FakeKube, *happens: Callable[[], object]
+) -> Iterator[LogLine]:
     """Return the lines while one thing after the other happens, and then the cluster goes."""
     left = [*happens, kube.objects.clear]
     silent: Any = FakeDashboard(error=UnreachableError("no Ray"), location=location(kube))
@@ -360,16 +363,21 @@ def followed(kube: FakeKube, *happens: Callable[[], object]) -> Iterator[LogLine
     def sleep(_: float) -> None:
         left.pop(0)()
 
-    return logs(silent, follow=True, sleep=sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
+    return logs(silent, follow=True)
 
 
-def test_logs_have_what_containers_printed_also_in_the_run_that_ended() -> None:
+def test_logs_have_what_containers_printed_also_in_the_run_that_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     texts = {True: ["first run", "it broke"], False: ["second run"]}
     kube = PrintingKube(texts)
     kube.put(
         POD, pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),))
     )
-    assert list(followed(kube, lambda: texts[False].append("it runs"), lambda: None)) == [
+    assert list(
+        followed(monkeypatch, kube, lambda: texts[False].append("it runs"), lambda: None)
+    ) == [
         LogLine("gpu-x7k2p", "former ray-worker", "first run"),
         LogLine("gpu-x7k2p", "former ray-worker", "it broke"),
         LogLine("gpu-x7k2p", "ray-worker", "second run"),

@@ -54,7 +54,7 @@ class Told:
     def run(self, command: Sequence[str], **_: Any) -> Ran:
         return Ran(0, "", "")
 
-    def put(self, path: str, content: bytes | Path, **_: Any) -> None:
+    def put(self, path: str, content: bytes | Path) -> None:
         self.commands.append(f"write {path}")
         self.written += content.read_text() if isinstance(content, Path) else content.decode()
 

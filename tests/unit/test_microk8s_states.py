@@ -5,10 +5,10 @@ others join.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,9 @@ from trainyard.backends.microk8s import addresses, facts, install, leaving, remo
 from trainyard.backends.microk8s.facts import SYSCTLS, Facts, Member
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import facts as host_facts
+from trainyard.seams.ssh.config import Address
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.facts import fields_of, parse
 from trainyard.seams.ssh.login import HostError
@@ -138,6 +140,17 @@ def test_a_node_does_not_choose_where_this_machine_logs_in(tmp_path: Path) -> No
     )
 
 
+@dataclass(frozen=True)
+class Printing:
+    """A host's connection: whatever is run there prints this."""
+
+    printed: str
+    address: Address = A.connection.address
+
+    def sudo(self, command: Sequence[str]) -> Ran:
+        return Ran(0, self.printed, "")
+
+
 PRINTED = {
     "clock": "1",
     "hostname": "a",
@@ -172,9 +185,10 @@ PRINTED = {
 )
 def test_an_odd_answer_of_a_host_names_the_host_and_the_field(name: str, text: str) -> None:
     fields = {**PRINTED, name: text}
-    with pytest.raises(HostError) as odd, host_facts.naming(A.connection):
-        facts.of(fields, parse(fields, now=0.0))
-    start = f"{A.connection.address.host} answers oddly: its {name} cannot be read: "
+    host = Printing("".join(f"{key} {value}\n" for key, value in fields.items()))
+    with pytest.raises(HostError) as odd:
+        facts.read(cast(Any, host), now=0.0)
+    start = f"{host.address.host} answers oddly: its {name} cannot be read: "
     assert odd.value.what.startswith(start)
     assert len(odd.value.what) < len(start) + 80
 

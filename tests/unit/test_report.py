@@ -15,7 +15,6 @@ import pytest
 
 from tests.recorded_run import BEGAN, RecordedRun, ended, eventful, smooth, started, sweep
 from tests.run_events import an_event
-from trainyard.errors import RequestError
 from trainyard.results import formats, tables
 from trainyard.results import state as states
 from trainyard.results.overview import OverviewRow, write_overview
@@ -242,12 +241,6 @@ def test_a_run_of_which_nothing_is_known_yet_has_a_page(tmp_path: Path) -> None:
         "The resolved files are not in this directory.",
     ):
         assert said in words
-
-
-def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError) as error:
-        write_report(tmp_path)
-    assert str(error.value) == f"there is no run in {tmp_path}\n  -> See `trainyard train.list`."
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:

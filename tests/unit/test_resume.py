@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -273,7 +274,7 @@ def test_what_tasks_begin_with_reaches_the_head_byte_for_byte(tmp_path: Path) ->
     receiver = inheritance.Receiver(
         "rl-2", take=lambda name: head.parts.pop(name, None), check=lambda: None
     )
-    receiver.receive(Resume.of(resumed.document()) or Resume(""), records)
+    receiver.receive(Resume.of(asdict(resumed.plan)) or Resume(""), records)
     stream.close()
     assert head.parts == {}
     unpack.unpack(records.checkpoint_parts("a"), tmp_path / "checkpoint")

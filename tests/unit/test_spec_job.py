@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trainyard_runner.wire.plan import Task
 
 from trainyard.errors import RequestError
-from trainyard.spec.expand import TaskSpec, expand
+from trainyard.spec.expand import expand
 from trainyard.spec.load import load_job
 
 LISTED = """\
@@ -29,7 +30,7 @@ tasks:
 """
 
 
-def tasks_of(directory: Path, text: str) -> tuple[TaskSpec, ...]:
+def tasks_of(directory: Path, text: str) -> tuple[Task, ...]:
     directory.mkdir(exist_ok=True)
     (directory / "job.yaml").write_text(text)
     return expand(load_job(directory))
@@ -78,8 +79,19 @@ def test_a_listed_task_takes_from_the_job_what_it_leaves_out(tmp_path: Path) -> 
     job = {"A": "job", "B": "job"}
     own = {"A": "job", "B": "task"}
     assert tasks_of(tmp_path, LISTED) == (
-        TaskSpec("plain", ("a.py",), job, 2.0, 0.5, None, None, "gpu", 3, 300.0, ("runs",)),
-        TaskSpec("special", ("b.py", "{x}"), own, 2.0, 2.0, None, "head", None, 0, 3600.0, ()),
+        Task(
+            0,
+            "plain",
+            ("a.py",),
+            job,
+            2.0,
+            0.5,
+            node_group="gpu",
+            retries=3,
+            timeout=300.0,
+            outputs=("runs",),
+        ),
+        Task(1, "special", ("b.py", "{x}"), own, 2.0, 2.0, node_name="head", timeout=3600.0),
     )
 
 

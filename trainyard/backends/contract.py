@@ -29,7 +29,6 @@ class Traits:
     """The traits of a backend: code outside of backends asks these, never the backend's name.
 
     `makes_nodes`: False where the nodes are another user's, and Trainyard only uses them.
-    `names_change`: a node's name ends in a random part, and its replacement has another name.
     `pushed_image`: the command to run after `image.push`; "" where nodes run no images.
     `leaves`: text for what `cluster.down` without --purge leaves, as other clusters may use it.
     `joins_hosts`: the cluster file lists hosts that join. `cluster.up --remove` takes out the
@@ -47,7 +46,6 @@ class Traits:
     """
 
     makes_nodes: bool = True
-    names_change: bool = False
     pushed_image: str = ""
     leaves: str = ""
     joins_hosts: bool = False
@@ -97,7 +95,6 @@ class Site:
     wishes: Wishes = Wishes()
 
     def wishing(self, **flags: bool) -> Site:
-        """Return a copy with these flags changed."""
         return replace(self, wishes=replace(self.wishes, **flags))
 
     def overriding(self, *keys: str) -> list[str]:

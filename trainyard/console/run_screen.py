@@ -253,7 +253,6 @@ def plain(text: bytes, *, colours: bool = False) -> str:
 
 
 def _lines_about(event: Event, state: RunState) -> Iterator[str]:
-    """Yield the lines to print for an event."""
     match event:
         case GateEnded():
             yield from _gate(event, state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from trainyard_runner.wire.fit import room
 from trainyard_runner.wire.nodes import UNLIMITED, Node, called
@@ -31,11 +30,10 @@ def refuse_what_never_fits(
 
     template = sweep(prepared.job)
     if template:
-        documents = [template["task"]]
+        tasks = [task_of(template["task"])]
     else:
-        documents = [asdict(task) for task in prepared.tasks]
+        tasks = list(prepared.tasks)
 
-    tasks = [task_of(index, document) for index, document in enumerate(documents)]
     nodes = _places(tasks, endpoint, ray)
     gate = Gate(names_change=endpoint.names_change)
     found = room(settled(tasks, gate, nodes), gate, nodes, together=prepared.job.together)

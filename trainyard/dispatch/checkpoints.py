@@ -18,8 +18,6 @@ from trainyard.results.store import RunDirectory
 from trainyard.spec.job import JobSpec
 from trainyard.wording import named
 
-Which = Literal["all", "best", "none"]
-
 
 @dataclass(frozen=True)
 class Archive:
@@ -30,7 +28,7 @@ class Archive:
     sha256: str | None = None
 
 
-def which(job: JobSpec) -> Which:
+def which(job: JobSpec) -> Literal["all", "best", "none"]:
     """Return which checkpoints are fetched without a command: by default all, or a sweep's best."""
     if job.checkpoints is False:
         return "none"
@@ -149,8 +147,7 @@ def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
     if size + sum(archive.bytes for archive in task.archives) <= limit:
         return True
 
-    directory = run.outputs(task.name)
-    if any(archive.number > store.fetched(directory) for archive in task.archives):
+    if task.missing(run):
         return False  # the outputs are not all here, and cannot be measured yet
-    files, _ = scan(str(directory))
+    files, _ = scan(str(run.outputs(task.name)))
     return size + outputs.data_bytes(files) <= limit

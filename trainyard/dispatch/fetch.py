@@ -49,12 +49,8 @@ class Fetcher:
         self._without_checkpoint: dict[str, tuple[Task, OutsideError]] = {}
 
     def fetch(self, node_id: str, task: Task) -> None:
-        if missing_archives(self._run, task):
+        if task.missing(self._run):
             self._pool.submit(self._bring, node_id, task)
-
-    def missing(self, node_id: str, state: RunState) -> None:
-        for task in state.tasks.values():
-            self.fetch(node_id, task)
 
     def fetch_checkpoints(
         self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None
@@ -71,7 +67,7 @@ class Fetcher:
         self._pool.shutdown(wait=True)
         # A later archive of the same task, which replaces the failed one, may have been fetched.
         failed = self._failed.values()
-        return tuple(error for task, error in failed if missing_archives(self._run, task))
+        return tuple(error for task, error in failed if task.missing(self._run))
 
     def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
         """Wait until no fetch of a checkpoint is in flight; return errors of those still missing.
@@ -88,7 +84,7 @@ class Fetcher:
 
     def _bring(self, node_id: str, task: Task) -> None:
         try:
-            for archive in missing_archives(self._run, task):
+            for archive in task.missing(self._run):
                 self._fetch(node_id, task.name, archive)
         except OutsideError as error:
             self._failed[task.name] = (task, error)
@@ -110,10 +106,6 @@ class Fetcher:
             self._note(f"{task}: fetching {archive.bytes / 1e6:.0f} MB of outputs")
         for left_out in apply_archive(self._ray, self._run, node_id, task, archive):
             self._note(f"{task}: left out of its outputs: {left_out}")
-
-
-def missing_archives(run: RunDirectory, task: Task) -> list[OutputsKept]:
-    return store.missing(run.outputs(task.name), task.archives)
 
 
 def apply_archive(
@@ -177,22 +169,12 @@ def fetch_checkpoint(
         arrived = place.with_name(f".{place.name}.{seq}")
         if not arrived.exists():
             archive = checkpoints.archive_of(task)
-            for left_out in fetch_fresh(ray, run, node_id, archive, target=arrived):
-                note(f"{task.name}: left out of its checkpoint: {left_out}")
+            with _spooled(ray, run, node_id, archive, at=arrived) as spool:
+                left_out = _unpacked(spool, arrived, beside=arrived)
+            for file in left_out:
+                note(f"{task.name}: left out of its checkpoint: {file}")
 
         store.keep_checkpoint(run, task.name, arrived, seq=seq)
-
-
-def fetch_fresh(
-    ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, target: Path
-) -> list[LeftOut]:
-    """Fetch one archive into a new directory; return the files that could not be written.
-
-    Raises OutsideError if the archive cannot be fetched, or is damaged.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _spooled(ray, run, node_id, archive, at=target) as spool:
-        return _unpacked(spool, target, beside=target)
 
 
 def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:

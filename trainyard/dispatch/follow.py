@@ -174,7 +174,6 @@ class Follower:
             self._fetch(self._node_id, self.fetcher, event)
 
     def _fetch(self, node_id: str, fetcher: Fetcher, event: Event) -> None:
-        """Begin to fetch outputs that an event announces, or the checkpoint of an ended task."""
         if isinstance(event, OutputsKept):
             fetcher.fetch(node_id, self.state.task(event.task))
         elif isinstance(event, TaskEnded):

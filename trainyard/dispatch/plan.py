@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from trainyard_runner.wire.plan import Task
+
 from trainyard import __version__
 from trainyard.dispatch import checkpoints, known_commands, modules
 from trainyard.dispatch.package import Listing, Package, Packages, SentFile, listing, sent_file
@@ -24,7 +26,7 @@ from trainyard.errors import Problem, RequestError
 from trainyard.results import formats
 from trainyard.seams.git import revision
 from trainyard.spec.cluster import LoadedCluster
-from trainyard.spec.expand import TaskSpec, expand, sweep
+from trainyard.spec.expand import expand, sweep
 from trainyard.spec.job import JobSpec
 from trainyard.spec.secrets import typed_without_secrets
 from trainyard.versions import RUNNER_PROTOCOL
@@ -47,7 +49,7 @@ class Prepared:
 
     cluster: LoadedCluster
     job: JobSpec
-    tasks: tuple[TaskSpec, ...]
+    tasks: tuple[Task, ...]
     files: Listing
     wheels: tuple[Path, ...]
     study: str = ""
@@ -161,7 +163,7 @@ def _of_job(prepared: Prepared) -> dict[str, Any]:
         "outputs_limit": job.outputs_limit,
         "outputs_every": job.outputs_every,
         "sweep": sweep(job),
-        "resume": prepared.resumed.document() if prepared.resumed else None,
+        "resume": asdict(prepared.resumed.plan) if prepared.resumed else None,
         "study": prepared.study,
         "former": prepared.former,
     }
@@ -220,7 +222,6 @@ def record_of(
 
 
 def _resumes(prepared: Prepared) -> dict[str, Any] | None:
-    """Return the entry of run.json about the run that this one resumes; None for a new run."""
     if prepared.former:
         return {"run": prepared.former, "skipped": [], "from_checkpoint": []}
     if prepared.resumed:

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,6 @@ class Resumed:
             "skipped": list(self.plan.skipped),
             "from_checkpoint": with_checkpoint,
         }
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self.plan)
 
     def described(self, tasks: int) -> str:
         """Return a line for users on skipped tasks and checkpoints; `tasks` counts all tasks."""

@@ -13,7 +13,7 @@ from trainyard_runner.wire.events import AttemptEnded, AttemptStarted
 
 from trainyard.dispatch.checkpoints import due, elsewhere, listed, too_large
 from trainyard.dispatch.checkpoints import loss_of as checkpoint_loss
-from trainyard.dispatch.fetch import Fetcher, fetch_checkpoint, missing_archives
+from trainyard.dispatch.fetch import Fetcher, fetch_checkpoint
 from trainyard.dispatch.follow import STOP_WITHIN, Follower, Interrupts, Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import (
@@ -357,7 +357,7 @@ def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
 
 
 def _has_outputs(run: RunDirectory, state: RunState) -> bool:
-    return not any(missing_archives(run, task) for task in state.tasks.values())
+    return not any(task.missing(run) for task in state.tasks.values())
 
 
 def _all_home(
@@ -365,7 +365,8 @@ def _all_home(
 ) -> Unfetched:
     """Fetch missing results, then write the report if the run has ended; return the errors."""
     if state.node_id:
-        fetcher.missing(state.node_id, state)
+        for task in state.tasks.values():
+            fetcher.fetch(state.node_id, task)
     unfetched_outputs = fetcher.wait()
     if state.node_id:
         # Only with the outputs here is it known which checkpoints keep to outputs_limit.

@@ -43,7 +43,6 @@ class Smoked:
     error: TrainyardError | None
 
     def document(self) -> dict[str, Any]:
-        """Return the document for `smoke.run --json`."""
         seconds = round(self.seconds, 3)
         return {
             "ok": self.error is None,
@@ -128,13 +127,19 @@ def refuse_broken(endpoint: Endpoint) -> None:
         raise error
 
 
-def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interrupts) -> RunState:
-    """Begin a run without tasks, and follow it to its end; nothing is recorded on this machine."""
+def begin(ray: RayApi, endpoint: Endpoint, progress: Progress, *, skip_gate: bool = False) -> str:
+    """Begin a run without tasks, of which nothing is recorded on this machine; return its name."""
     name = store.run_name(JOB, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2))
+    plan_text = plan.build(name, endpoint, skip_gate=skip_gate)
+    launch.begin(ray, name, plan_text, job=JOB, progress=progress)
+    return name
+
+
+def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interrupts) -> RunState:
+    """Begin a run without tasks, and follow it to its end."""
+    name = begin(ray, endpoint, progress)
     state = RunState(run=name, cluster=endpoint.cluster, job=None)
     journal = Journal(RunDirectory(Path(name)), may_record=False)
-    launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
-
     follower = Follower(
         ray,
         journal,

@@ -225,7 +225,6 @@ def _cached(building: Building) -> str:
 
 
 def _labels(building: Building) -> dict[str, str]:
-    """Return the labels of the image: OCI's annotations, and Trainyard's own."""
     image = building.image
     tag = building.content
     commit = git.revision(image.directory)

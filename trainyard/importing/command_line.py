@@ -60,18 +60,14 @@ OTHER_SCRIPTS = {
     "come home: "
     "tensorboard --logdir results",
 }
-_COMMAND = "The words after -- are the `command:` of a job.yaml"
 # Commands of other programs that train, and the hint where their arguments belong.
 OTHER_PROGRAMS = {
-    (
-        "ray",
-        "job",
-        "submit",
-    ): f"{_COMMAND}, --runtime-env its `runtime_env:`, --working-dir its directory jobs/NAME. "
-    "Or submit it as it is: trainyard cluster.open prints the address.",
-    ("ray", "submit"): "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
-    ("ray", "up"): "trainyard cluster.import FILE writes a cluster file of it.",
-    ("rllib", "train"): "jobs/rllib trains what the words of its command say: python train.py ...",
+    "ray job submit": "The words after -- are the `command:` of a job.yaml, --runtime-env its "
+    "`runtime_env:`, --working-dir its directory jobs/NAME. Or submit it as it is: trainyard "
+    "cluster.open prints the address.",
+    "ray submit": "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
+    "ray up": "trainyard cluster.import FILE writes a cluster file of it.",
+    "rllib train": "jobs/rllib trains what the words of its command say: python train.py ...",
 }
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _ONE_CPU = (
@@ -203,8 +199,7 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
     ]
 
     for each in jobs:
-        for note in each.notes:
-            notes.append(note)
+        notes += each.notes
 
     files = {there: source for each in jobs for there, source in each.files.items()}
     smoke = next(({"smoke": each.job["smoke"]} for each in jobs if "smoke" in each.job), {})
@@ -241,10 +236,8 @@ def other_program(words: Sequence[str]) -> RequestError | None:
     """Return the error for a command of OTHER_PROGRAMS, None for any other."""
     line = words[shell.variables(words) :]
     for program, hint in OTHER_PROGRAMS.items():
-        if tuple(line[: len(program)]) == program:
-            return RequestError(
-                f"`{' '.join(program)}` is no line of Isaac Lab's Ray scripts", hint=hint
-            )
+        if list(line[: len(program.split())]) == program.split():
+            return RequestError(f"`{program}` is no line of Isaac Lab's Ray scripts", hint=hint)
     return None
 
 
@@ -307,7 +300,6 @@ def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
 
 
 def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
-    """Return the import with a note for each given flag of IGNORED."""
     notes = [note for name, note in IGNORED.items() if flags.get(name) is not None]
     return replace(found, notes=(*found.notes, *notes))
 
@@ -374,10 +366,8 @@ def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
         if given[name]:
             chosen[key] = given[name][min(index, len(given[name]) - 1)]
     if "memory" in chosen:
-        memory = {"memory": f"{chosen['memory']}GiB"}
-    else:
-        memory = {}
-    return {"gpus": 1, **chosen, **memory}
+        chosen["memory"] = f"{chosen['memory']}GiB"
+    return {"gpus": 1, **chosen}
 
 
 def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
@@ -396,19 +386,16 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
         files |= needed
         notes += filter(None, [note_of_training(name, command)])
 
+        task: dict[str, Any] = {"name": name, "command": command, "resources": resources, **more}
         if variables:
-            env = {"env": {**more.pop("env", {}), **variables}}
-        else:
-            env = {}
+            task["env"] = variables
+        tasks.append(task)
 
-        tasks.append({"name": name, "command": command, "resources": resources, **more, **env})
-
+    job: dict[str, Any] = {"tasks": tasks}
     if any("share" in task["resources"] for task in tasks):
-        smoke = {"smoke": ON_GPUS}
-    else:
-        smoke = {}
+        job["smoke"] = ON_GPUS
 
-    return Imported("jobs", {"tasks": tasks, **smoke}, files, tuple(notes))
+    return Imported("jobs", job, files, tuple(notes))
 
 
 def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, str]]:

@@ -102,12 +102,10 @@ def refuse_unreadable(file: Path) -> None:
         kind = file.stat().st_mode
     except FileNotFoundError as error:
         raise RequestError(f"no such file: {file}") from error
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            reason = error.strerror
-        else:
-            reason = str(error)
-        raise RequestError(f"cannot read {file}: {reason}") from error
+    except OSError as error:
+        raise RequestError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise RequestError(f"cannot read {file}: {error}") from error
     if not stat.S_ISREG(kind):
         raise RequestError(f"{file} is no regular file")
 
@@ -129,12 +127,10 @@ def _target(directory: Path, name: str) -> Path:
 
 
 def share_of_a_node(workers: int) -> dict[str, Any]:
-    """Return the resources of a task of which `workers` share one node."""
     return {"share": 1 if workers == 1 else f"1/{workers}"}
 
 
 def program() -> Path:
-    """Return the path of isaac_task.py, which runs one training of Isaac Lab on a node."""
     return paths.shipped("jobs") / "isaac" / PROGRAM
 
 

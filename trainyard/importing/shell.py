@@ -32,38 +32,10 @@ _SIGN = re.compile(rf"[;&|<>$`\n]|(?:^|\s)(?:#|\(|~(?:/|\s|$)|{_PATTERN}*[*?]{_P
 _OF_HOME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=~(?:/[\w./-]*)?$")
 _BRACES = re.compile(r"(?<!\$)\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 # Commands that only a shell has: they are no programs on PATH.
-_BUILTINS = {
-    *(
-        ".",
-        ":",
-        "!",
-        "{",
-        "source",
-        "exec",
-        "cd",
-        "pushd",
-        "popd",
-        "export",
-        "declare",
-        "readonly",
-        "eval",
-    ),
-    *(
-        "set",
-        "unset",
-        "shopt",
-        "shift",
-        "read",
-        "trap",
-        "ulimit",
-        "umask",
-        "wait",
-        "alias",
-        "command",
-        "builtin",
-    ),
-    *("type", "let", "if", "for", "while", "until", "case", "select", "function", "time"),
-}
+_BUILTINS = (
+    ". : ! { source exec cd pushd popd export declare readonly eval set unset shopt shift read trap "
+    "ulimit umask wait alias command builtin type let if for while until case select function time"
+)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "\\": "\\", "'": "'", '"': '"', "?": "?"}
 
 
@@ -254,7 +226,7 @@ def _begins_in_shell(words: Sequence[str]) -> bool:
     return (
         count == len(words)
         or any(map(_OF_HOME.match, words[:count]))
-        or not _BUILTINS.isdisjoint(words[count : count + 1])
+        or words[count] in _BUILTINS.split()
     )
 
 

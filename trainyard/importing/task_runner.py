@@ -94,7 +94,6 @@ class NodeSection(Section):
 
     @property
     def name(self) -> str | None:
-        """Return the host name or node id that is asked for, None for any node."""
         if self.specific == "node_id":
             return self.node_id
         if self.specific == "hostname":

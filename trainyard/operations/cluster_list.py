@@ -61,8 +61,8 @@ def list_clusters(
     # A file that cannot be read may be the file of any cluster found below.
     broken = {file.name for file in files if isinstance(file, ListedCluster)}
 
-    states, remarks = _records(environ, without={cluster.spec.name for cluster in clusters})
-    answers = _discover(clusters, states, environ, region)
+    recorded, remarks = _records(environ, without={cluster.spec.name for cluster in clusters})
+    answers = _discover(clusters, recorded, environ, region)
     listed = {}
     for file in files:
         row = _listed(file, answers[file.spec.backend]) if isinstance(file, Cluster) else file
@@ -75,9 +75,9 @@ def list_clusters(
             others.append(_other(backend, other, broken))
 
     known = {*listed, *(cluster.name for cluster in others)}
-    for state in states:
+    for state, backend in recorded.items():
         if state.name not in known:
-            listed[state.name] = _recorded(state)
+            listed[state.name] = _recorded(state, backend)
 
     if context:
         others += _of_others(environ, context)
@@ -87,24 +87,28 @@ def list_clusters(
 
 def _records(
     environ: Mapping[str, str], *, without: Collection[str]
-) -> tuple[list[Path], list[str]]:
-    """Return the directories of recorded clusters, and a remark for each record that is unreadable.
+) -> tuple[dict[Path, str], list[str]]:
+    """Return each recorded cluster's directory and backend; a remark for each unreadable record.
 
     Clusters of the names `without` are left out: their file is here.
     """
-    states = []
+    recorded = {}
     remarks = []
     for record in sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json")):
         state = record.parent
         if state.name in without:
             continue
-        problem = _unreadable(state)
-        if problem:
-            remarks.append(problem)
+        try:
+            backend = recorded_backend(state)
+        except OutsideError as error:
+            remarks.append(in_a_line(error))
+            continue
+        if backend in get_args(BackendName):
+            recorded[state] = str(backend)
         else:
-            states.append(state)
+            remarks.append(f"{state} names an unknown backend: {backend}")
 
-    return states, remarks
+    return recorded, remarks
 
 
 def to_remove(
@@ -186,26 +190,14 @@ def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | L
         return _unknown(name, "?", file, error)
 
 
-def _unreadable(state: Path) -> str | None:
-    try:
-        backend = recorded_backend(state)
-    except OutsideError as error:
-        return in_a_line(error)
-    if backend in get_args(BackendName):
-        return None
-    return f"{state} names an unknown backend: {backend}"
-
-
 def _discover(
     clusters: Sequence[Cluster],
-    states: Sequence[Path],
+    recorded: Mapping[Path, str],
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
     """Ask each backend that a file or a record names; with `region`, also those with regions."""
-    recorded = {state: recorded_backend(state) for state in states}
-    names: set[str] = {cluster.spec.backend for cluster in clusters}
-    names |= {backend for backend in recorded.values() if backend}
+    names = {cluster.spec.backend for cluster in clusters} | set(recorded.values())
     if region:
         for name in get_args(BackendName):
             if backends.named(name).traits.has_regions:
@@ -240,8 +232,7 @@ def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:
     return ListedCluster(now.name, now.backend, now.state, file, address, place=place)
 
 
-def _recorded(state: Path) -> ListedCluster:
-    backend = recorded_backend(state) or "?"
+def _recorded(state: Path, backend: str) -> ListedCluster:
     file = made_from(state)
     problem = _removal(state.name, backend, file or "a file that is not recorded")
     return ListedCluster(state.name, backend, "recorded", str(file or ""), problem=problem)

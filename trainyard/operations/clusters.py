@@ -164,25 +164,9 @@ def up(
     Before nodes end, results of runs are fetched, and with `guard.end_runs` active runs are ended.
     After an interruption or an error, the same call continues. Raises NotReadyError after `timeout`
     seconds, and RequestError if nodes with active runs would end and `guard` does not allow that.
+    Other errors name the machines that still cost money.
     """
     check = _settling(cluster, progress, guard=guard, ends="head" if recreate else "nodes")
-    results = _make(cluster, progress, before_disruption=check, recreate=recreate, timeout=timeout)
-    return Made(results, connect(cluster))
-
-
-def _make(
-    cluster: Cluster,
-    progress: Progress,
-    *,
-    before_disruption: Callable[[], None],
-    recreate: bool,
-    timeout: float | None,
-) -> list[StepResult]:
-    """Run the steps of `up` under the cluster's lock.
-
-    `before_disruption` is called before the first step that may end nodes with tasks. Errors name
-    the machines that still cost money.
-    """
     site = cluster.site.wishing(recreate=recreate)
     with _alone(cluster, progress):
         refuse_other_file(cluster)
@@ -191,7 +175,7 @@ def _make(
 
         try:
             up_steps = steps.within(timeout, cluster.backend.up_steps(cluster.spec, site))
-            return steps.run(up_steps, progress, before_disruption=before_disruption)
+            results = steps.run(up_steps, progress, before_disruption=check)
         except KeyboardInterrupt:
             hint = (
                 "What was made stays. To continue: trainyard cluster.up; to remove it: "
@@ -207,6 +191,8 @@ def _make(
             # Also after a failure: the next command must know which file made the existing part.
             if site.source and site.state.exists():
                 write_made_from(site.state, site.source.resolve(), site.overrides)
+
+    return Made(results, connect(cluster))
 
 
 def plan_up(

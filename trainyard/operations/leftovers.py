@@ -5,16 +5,12 @@ Their removal takes a Ray driver on the cluster: a run without tasks is started 
 
 from __future__ import annotations
 
-import datetime
-import os
 from collections.abc import Sequence
 
-from trainyard.dispatch import launch, plan, runs
-from trainyard.dispatch.smoke import JOB as SMOKE
+from trainyard.dispatch import runs, smoke
 from trainyard.errors import NotReadyError
 from trainyard.operations import clusters
 from trainyard.operations.cluster import Cluster
-from trainyard.results import store
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.seams.ray_types import Job
 from trainyard.steps import YES, Answer, Progress, Step, no, nothing
@@ -34,10 +30,7 @@ def remove(cluster: Cluster, progress: Progress) -> None:
             if not left:
                 return
 
-            now = datetime.datetime.now().astimezone()
-            run = store.run_name(SMOKE, now=now, entropy=os.urandom(2))
-            plan_text = plan.build(run, endpoint, skip_gate=True)
-            launch.begin(ray, run, plan_text, job=SMOKE, progress=progress)
+            run = smoke.begin(ray, endpoint, progress, skip_gate=True)
 
             def gone() -> Answer:
                 still = ray.left_by(drivers)

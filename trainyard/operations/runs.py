@@ -295,7 +295,6 @@ def connect(run: RunDirectory, here: Here) -> Endpoint:
 
 
 def _connector(here: Here) -> Connect:
-    """Return `connect` in the form that dispatch calls, with the run as its only argument."""
     return partial(connect, here=here)
 
 

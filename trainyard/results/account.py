@@ -15,7 +15,6 @@ from trainyard.wording import counted, named, visible
 
 
 def lines(run: RunDirectory, state: RunState) -> Iterator[str]:
-    """Yield the account of an ended run's files, line by line."""
     summary = extent(run, state)
     if summary:
         yield f"files: {summary}"
@@ -65,7 +64,7 @@ def _brought(run: RunDirectory, tasks: Iterable[Task]) -> Iterator[str]:
     for task in tasks:
         if task.archives and not task.files:
             unknown.append(task.name)
-        elif store.missing(run.outputs(task.name), task.archives):
+        elif task.missing(run):
             away += task.files
         else:
             home += task.files

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from trainyard_runner.wire.events import AttemptEnded
 
@@ -57,9 +56,6 @@ class AttemptFiles:
             tuple(event.absent_outputs),
             Named.of(event.undeclared),
         )
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def _whole(value: object) -> int:

@@ -27,7 +27,6 @@ class OverviewRow:
 
     @property
     def started(self) -> float | None:
-        """Return when the run was dispatched, in Unix seconds."""
         return store.started(self.record)
 
     @property
@@ -48,7 +47,6 @@ class OverviewRow:
 
 
 def write_overview(rows: Sequence[OverviewRow], home: Path) -> Path:
-    """Write the page of these runs, in this order, into `home`; return its path."""
     home.mkdir(parents=True, exist_ok=True)
     page = home / PAGE
     write_page(page, "overview.html.j2", {"rows": rows, "version": __version__})

@@ -14,7 +14,6 @@ import jinja2
 from markupsafe import Markup
 from trainyard_runner.wire.events import Metric
 
-from trainyard.errors import RequestError
 from trainyard.results import account, curves, formats, store, tables, trials
 from trainyard.results import state as states
 from trainyard.results.journal import recorded
@@ -45,8 +44,6 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
     directory is no run's.
     """
     run = RunDirectory(run_dir)
-    if not (run_dir / "run.json").exists():
-        raise RequestError(f"there is no run in {run_dir}", hint="See `trainyard train.list`.")
     state = states.fresh(run)
     metrics: dict[str, Curve] = {}
     for event in recorded(run):

@@ -28,6 +28,7 @@ from trainyard_runner.wire.events import (
 )
 from trainyard_runner.wire.room import NO_ROOM, Room
 
+from trainyard.results import store
 from trainyard.results.attempt_files import AttemptFiles
 from trainyard.results.journal import recorded
 from trainyard.results.store import RunDirectory
@@ -121,6 +122,13 @@ class Task:
         if reason:
             return f"never ran: {reason}"
         return "never ran"
+
+    def missing(self, run: RunDirectory) -> list[OutputsKept]:
+        """Return the archives that were not brought into the task's outputs here yet."""
+        if not self.archives:
+            return []
+        last = store.fetched(run.outputs(self.name))
+        return [archive for archive in tuple(self.archives) if archive.number > last]
 
     def attempt(self, event: AttemptStarted | AttemptEnded | CheckpointKept) -> Attempt:
         """Return the attempt that an event is about; it is added if no event named it before."""
@@ -354,7 +362,7 @@ class RunState:
         for attempt in task.attempts:
             entry = {key: getattr(attempt, key) for key in _SHOWN}
             entry["seconds"] = self.seconds_of(attempt, now=now)
-            entry["files"] = attempt.files and attempt.files.document()
+            entry["files"] = attempt.files and asdict(attempt.files)
             attempts.append(entry)
         return {"name": task.name, "state": task.state, "reason": task.reason, "attempts": attempts}
 

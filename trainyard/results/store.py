@@ -6,13 +6,12 @@ import datetime
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner.wire.events import OutputsKept
 from trainyard_runner.wire.names import file_stem
 
 from trainyard.errors import OutsideError, Problem, RequestError
@@ -227,15 +226,6 @@ def fetched(directory: Path) -> int:
     if path.exists() and directory.exists():
         return int(path.read_text(encoding="utf-8") or 0)
     return 0
-
-
-def missing(directory: Path, archives: Sequence[OutputsKept]) -> list[OutputsKept]:
-    """Return the archives of a task that were not brought into its directory yet."""
-    if not archives:
-        return []
-
-    last = fetched(directory)
-    return [archive for archive in tuple(archives) if archive.number > last]
 
 
 def number_file(directory: Path) -> Path:

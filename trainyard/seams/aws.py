@@ -7,16 +7,13 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import httpx
 
 from trainyard import versions
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
-
-if TYPE_CHECKING:
-    from botocore.config import Config
 
 # The most attempts of a call that AWS throttles; botocore's pauses grow from attempt to attempt.
 TRIES = 6
@@ -79,21 +76,10 @@ REFUSALS = (
         error=PrerequisiteError,
     ),
     Rule(
-        "Throttl|RequestLimitExceeded|TooManyRequests|SlowDown",
-        "AWS gets too many requests from this account, and refuses {action}",
-        "In a minute repeat the same command: it continues.",
-    ),
-    Rule(
         "EndpointConnection|ConnectTimeout|ReadTimeout|ConnectionClosed|ProxyConnection|SSLError|HTTPClient",
         "AWS does not answer in region {region}",
         "Is there a region of that name, and does this machine reach the internet? Then repeat "
         "the same command: it continues.",
-    ),
-    # An answer that botocore cannot read, such as a proxy's HTML page.
-    Rule(
-        "ResponseParser",
-        "what answers to {action} is not AWS",
-        "Is there a proxy between? HTTPS_PROXY, NO_PROXY",
     ),
     Rule(
         "",
@@ -224,6 +210,11 @@ class Aws:
 
         region = region or self._region
         key = (service, region)
+        config = Config(
+            retries={"mode": "standard", "total_max_attempts": TRIES},
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=ANSWER_SECONDS,
+        )
         with self._lock:
             try:
                 if self._session is None:
@@ -232,7 +223,7 @@ class Aws:
                     )
                 if key not in self._clients:
                     self._clients[key] = self._session.client(
-                        service, region_name=region, config=_config(Config)
+                        service, region_name=region, config=config
                     )
             except (BotoCoreError, ValueError) as error:
                 raise self._error(error, service, "", region) from error
@@ -277,11 +268,3 @@ def caller_address() -> str:
             where=f"{WHO_AM_I}: {error}",
             hint="Say who may use SSH: `ec2: {ssh_from: [203.0.113.7/32]}`.",
         ) from error
-
-
-def _config(config: type[Config]) -> Config:
-    return config(
-        retries={"mode": "standard", "total_max_attempts": TRIES},
-        connect_timeout=CONNECT_SECONDS,
-        read_timeout=ANSWER_SECONDS,
-    )

@@ -81,19 +81,12 @@ def origin(direct_url: str | None) -> Origin:
     fragments = []
     if noted.get("subdirectory"):
         fragments.append(f"subdirectory={noted['subdirectory']}")
-    fragments += _checksums(noted.get("archive_info", {}))[:1]
+    hashes = noted.get("archive_info", {}).get("hashes") or {}
+    checksums = [f"{name}={value}" for name, value in hashes.items()]
+    fragments += checksums[:1]
     if fragments:
         address = f"{address}#{'&'.join(fragments)}"
     return Origin(address=address)
-
-
-def _checksums(archive: Mapping[str, Any]) -> list[str]:
-    """Return an archive's checksums as NAME=VALUE; `hash` is the older form of `hashes` (PEP 610)."""
-    if archive.get("hashes"):
-        return [f"{name}={value}" for name, value in archive["hashes"].items()]
-    if "hash" in archive:
-        return [archive["hash"]]
-    return []
 
 
 def write_wheel(distribution: Distribution, directory: Path) -> Path:

@@ -25,7 +25,6 @@ from trainyard.seams import processes
 
 
 def main(settings: leash.Settings) -> None:
-    """Wait until the cluster is idle for too long or its deadline passes, then end the cluster."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     leash.hold(settings, lambda: end(settings["local"]))
 

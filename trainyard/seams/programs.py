@@ -100,7 +100,7 @@ def run(
         return Ended(NOT_FOUND, ())
 
     threading.Thread(target=_feed, args=(process, stdin, errors), daemon=True).start()
-    timer = threading.Timer(seconds or threading.TIMEOUT_MAX, _end, [process])
+    timer = threading.Timer(seconds or threading.TIMEOUT_MAX, end, [process])
     timer.daemon = True
     timer.start()
 
@@ -112,7 +112,7 @@ def run(
                 on_line(line)
         code = process.wait()
     except BaseException:
-        _end(process)
+        end(process)
         raise
     finally:
         timer.cancel()
@@ -142,10 +142,10 @@ def _feed(
             # The program is ended before its input is closed, or it would take half an input for
             # all of it.
             errors.append(error)
-            _end(process)
+            end(process)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Interrupt a program's process group as Ctrl-C would; kill what does not end."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)

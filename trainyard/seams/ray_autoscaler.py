@@ -6,26 +6,23 @@ import atexit
 import fcntl
 import importlib.util
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 from trainyard import versions
 from trainyard.errors import NotReadyError, PrerequisiteError, Problem
+from trainyard.seams import programs
 from trainyard.wording import ESCAPES
 
 # `[4/7] Running initialization commands`, or `[2-6/7] Configuration already up to date`
 # (ray/autoscaler, updater.py).
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
-GRACE_SECONDS = 10.0
 TAIL_LINES = 200
 # `ray` with shorter pauses. By default Ray waits 1 s before it writes a node's status, so that one
 # request writes those of several nodes, and 5 s between two tries of SSH (aws/node_provider.py,
@@ -94,12 +91,7 @@ class RayUp:
 
     def end(self) -> None:
         """Interrupt `ray up`, and kill what does not end; resources that it made on AWS stay."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(GRACE_SECONDS)
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        programs.end(self._process)
         self._directory.cleanup()
 
     def _read(self) -> None:

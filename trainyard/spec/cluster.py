@@ -215,7 +215,6 @@ class ClusterSpec(Section):
         return (NodeSpec.of("head", "head", self.head), *workers)
 
     def groups(self) -> dict[str, Head | WorkerGroup]:
-        """Return the head and the groups of workers, by name."""
         return {"head": self.head, **{group.name: group for group in self.workers}}
 
     def image_of(self, group: str) -> str | None:

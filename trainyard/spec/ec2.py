@@ -61,6 +61,8 @@ MADE_FROM: Mapping[str, str] = {
     "max_workers": "count and max of the groups",
     "idle_timeout_minutes": "idle_timeout of the groups",
     "head_node_type": "head",
+    "head_start_ray_commands": "ray_start of the head; setup_commands run before it",
+    "worker_start_ray_commands": "ray_start of the groups; setup_commands run before it",
     "auth": "ec2.user and ec2.key_name",
     "no_restart": "--recreate",
     "provider.type": "backend",
@@ -152,22 +154,11 @@ OPEN_IN_GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "node_config.Placement": ("GroupId", "GroupName", "PartitionNumber"),
 }
-START = ("head_start_ray_commands", "worker_start_ray_commands")
 
 
 def _of_ray(added: Mapping[str, Any]) -> Iterator[Complaint]:
     """Complain about keys in `ec2.ray` that Ray does not know, or that Trainyard sets itself."""
-    for key in added:
-        if key in START:
-            yield Complaint(
-                (key,), "is made by Trainyard: write commands that run before it as setup_commands"
-            )
-        elif key not in OPEN and key not in MADE_FROM:
-            yield Complaint(
-                (key,), f"is not a key of Ray's file that can be added{did_you_mean(key, OPEN)}"
-            )
-
-    yield from _closed(added, OPEN_BELOW, MADE_FROM)
+    yield from _closed(added, {"": OPEN, **OPEN_BELOW}, MADE_FROM)
 
     for group, node_type in _below(added, ["available_node_types"]).items():
         at = ("available_node_types", group)
@@ -277,7 +268,6 @@ class Ec2Section(Instances):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about zones next to a subnet, which is in one zone, and key_file alone."""
         if self.subnet and self.zones:
             yield Complaint(("zones",), "means nothing together with subnet, which is in one zone")
         if self.key_file and not self.key_name:

@@ -4,39 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from trainyard_runner.wire.room import NO_ROOM, Room
+from trainyard_runner.wire.plan import Task
+from trainyard_runner.wire.room import Room
 from trainyard_runner.wire.space import fill, text_of
 
 from trainyard.errors import RequestError
 from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 
 
-@dataclass(frozen=True)
-class TaskSpec:
-    """One task of a job, with the job's defaults; the task of a sweep keeps its placeholders."""
-
-    name: str
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    cpus: float
-    gpus: float
-    memory: int | None
-    node_name: str | None
-    node_group: str | None
-    retries: int
-    timeout: float | None
-    outputs: tuple[str, ...]
-    watch: Mapping[str, Any] | None = None  # the keys of `watch:`, with defaults
-    share: float | None = None
-    custom: Mapping[str, float] = field(default_factory=dict)
-    actors: Room = NO_ROOM
-    final_exit_codes: tuple[int, ...] = ()
-
-
-def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
+def expand(job: JobSpec) -> tuple[Task, ...]:
     """Return the job's tasks in the order of the file; none for a sweep, which chooses them later.
 
     The last key of the matrix changes fastest. Raises RequestError if two tasks have one name.
@@ -44,7 +23,8 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
     if job.tune is not None:
         return ()
     if job.tasks is not None:
-        return _watched(job, [_task(job, entry, {}) for entry in job.tasks])
+        listed = [_task(job, index, entry, {}) for index, entry in enumerate(job.tasks)]
+        return _watched(job, listed)
     tasks = _watched(job, list(_combinations(job)))
     if len({task.name for task in tasks}) < len(tasks):
         raise RequestError(
@@ -60,11 +40,11 @@ def sweep(job: JobSpec) -> dict[str, Any] | None:
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())
-    task = replace(_task(job, entry, None), watch=job.tune.watch())
+    task = replace(_task(job, 0, entry, None), watch=job.tune.watch())
     return {**job.tune.document(), "task": asdict(task)}
 
 
-def _watched(job: JobSpec, tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
+def _watched(job: JobSpec, tasks: list[Task]) -> tuple[Task, ...]:
     """Give every task the job's watch, but with `together` only the first.
 
     The first task writes the metric of all tasks that run together.
@@ -78,12 +58,13 @@ def _watched(job: JobSpec, tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
     return tuple(replace(task, watch=watch) for task in tasks)
 
 
-def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
+def _combinations(job: JobSpec) -> Iterator[Task]:
     texts = [list(map(text_of, values)) for values in job.matrix.values()]
-    for combination in itertools.product(*texts):
+    for index, combination in enumerate(itertools.product(*texts)):
         chosen = dict(zip(job.matrix, combination, strict=True))
         name = _printable(",".join(f"{key}={text}" for key, text in chosen.items()) or job.name)
-        yield _task(job, TaskEntry.model_construct(name=name, command=job.command or ()), chosen)
+        entry = TaskEntry.model_construct(name=name, command=job.command or ())
+        yield _task(job, index, entry, chosen)
 
 
 def _printable(text: str) -> str:
@@ -92,7 +73,7 @@ def _printable(text: str) -> str:
     )
 
 
-def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> TaskSpec:
+def _task(job: JobSpec, index: int, entry: TaskEntry, values: Mapping[str, str] | None) -> Task:
     """Return the task of an entry; the entry's keys win over the job's.
 
     With `values` None, as in a sweep, placeholders are not filled.
@@ -113,7 +94,8 @@ def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> T
     if outputs is None:
         outputs = job.outputs
 
-    return TaskSpec(
+    return Task(
+        index=index,
         name=entry.name,
         command=tuple(filled(part) for part in entry.command),
         env={key: filled(text) for key, text in {**job.env, **entry.env}.items()},

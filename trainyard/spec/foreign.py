@@ -76,10 +76,6 @@ def _is_job(file: Top) -> bool:
 
 
 _COMMANDS = "`command:` of a job.yaml ([bash, -c, '...'])"
-_SWEEP = (
-    "Its parameters are `tune: {space: ...}` of a job.yaml, its program the `command:`: "
-    "docs/tune.md."
-)
 # The first kind that matches wins.
 KINDS = (
     Kind(
@@ -115,7 +111,12 @@ KINDS = (
         lambda file: file.get("type") in ("fleet", "volume", "gateway"),
         "Machines are a cluster file's: trainyard cluster.new NAME --backend ...",
     ),
-    Kind("a sweep of Weights & Biases", _has("method", "parameters"), _SWEEP),
+    Kind(
+        "a sweep of Weights & Biases",
+        _has("method", "parameters"),
+        "Its parameters are `tune: {space: ...}` of a job.yaml, its program the `command:`: "
+        "docs/tune.md.",
+    ),
     Kind(
         "a job of Azure ML",
         lambda file: "azureml" in str(file.get("$schema")),
@@ -139,12 +140,6 @@ KINDS = (
         _is_sky,
         f"Its `run` is the {_COMMANDS}, `setup` its `runtime_env:` or the image, `envs` its `env:`.",
     ),
-    Kind(
-        "a workflow of GitHub",
-        _has("on", "jobs"),
-        "A step of it may run `trainyard train.dispatch`; there is nothing to import.",
-    ),
-    Kind("an experiment of Determined", _has("entrypoint", "searcher"), _SWEEP),
     Kind(
         "a job of Anyscale",
         lambda file: (
@@ -194,12 +189,6 @@ KINDS = (
         lambda file: isinstance(file.get("dependencies"), list),
         "Packages are `runtime_env: {uv: [...]}` of a job.yaml, or belong into the image: "
         "docs/images.md.",
-    ),
-    Kind(
-        "a configuration of Accelerate",
-        _has("compute_environment", "distributed_type"),
-        "The program reads it: `command: [accelerate, launch, --config_file, FILE, ...]` of a "
-        "job.yaml, next to it.",
     ),
     Kind(
         "an operation of ado",

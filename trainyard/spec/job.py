@@ -214,7 +214,6 @@ class Placement(Section):
     group: Filled | None = setting(None, "Any node of one worker group.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless a placement names exactly one thing."""
         if (self.name is None) == (self.group is None):
             yield Complaint((), "must have one of: name, group")
 

@@ -147,7 +147,6 @@ class KubeVolume(Section):
     read_only: bool = setting(False, "true: the nodes cannot change it.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless the volume has exactly one source."""
         sources = ("claim", "config_map", "secret", "host_path", "empty_dir")
         if sum(getattr(self, name) is not None for name in sources) != 1:
             yield Complaint((), f"needs exactly one of: {', '.join(sources)}")
@@ -170,7 +169,6 @@ class Storage(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless storage is a claim that exists, or the size of one to be made."""
         if (self.claim is None) == (self.size is None):
             yield Complaint(
                 (), "needs either `claim` (one that exists) or `size` (of one to be made)"
@@ -194,7 +192,6 @@ class PodSecurity(Section):
     fs_group: int | None = setting(None, "The group that volumes belong to.", ge=0)
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about `restricted` without `hardened`, which it includes."""
         if self.restricted and not self.hardened:
             yield Complaint(("hardened",), "must be true with `restricted: true`", self.hardened)
 

@@ -92,21 +92,18 @@ def load_job(
     """
     path = file or directory / JOB_FILE_NAME
     with _naming_its_tool(path, JOB_FILE):
-        return _job(path, directory, overrides)
+        source = _source(path, JOB_FILE, JobSpec, overrides)
+        env_file = source.value.get("runtime_env")
+        if isinstance(env_file, str):
+            env = _source(directory / env_file, RUNTIME_ENV_FILE, JobSpec, ())
+            source = _put_below("runtime_env", env, source)
 
-
-def _job(path: Path, directory: Path, overrides: Sequence[str]) -> JobSpec:
-    source = _source(path, JOB_FILE, JobSpec, overrides)
-    env_file = source.value.get("runtime_env")
-    if isinstance(env_file, str):
-        env = _source(directory / env_file, RUNTIME_ENV_FILE, JobSpec, ())
-        source = _put_below("runtime_env", env, source)
-
-    source = _as_ray_takes_it(source, directory)
-    if "name" in source.value:
-        message = "must not be given: a job's name is its directory's name"
-        source = _with_problem(source, where(("name",), source), message)
-    return _validated(JobSpec, _named(source, directory.resolve().name, shown(directory)), JOB_FILE)
+        source = _as_ray_takes_it(source, directory)
+        if "name" in source.value:
+            message = "must not be given: a job's name is its directory's name"
+            source = _with_problem(source, where(("name",), source), message)
+        named = _named(source, directory.resolve().name, shown(directory))
+        return _validated(JobSpec, named, JOB_FILE)
 
 
 def _as_ray_takes_it(source: Source, directory: Path) -> Source:
@@ -293,7 +290,6 @@ def _validated(model: type[Model], source: Source, kind: str) -> Model:
 
 
 def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Yield each text among values, and its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):

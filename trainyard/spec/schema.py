@@ -50,21 +50,14 @@ def _open_rays_forms(properties: dict[str, Any]) -> None:
         entry["anyOf"] = [a_list, {"type": "string"}, {"type": "object", "required": ["packages"]}]
 
 
-def texts() -> dict[str, str]:
-    files = {}
-    for kind, schema in schemas().items():
-        text = json.dumps(schema, indent=2, ensure_ascii=False)
-        files[f"{kind}.schema.json"] = f"{text}\n"
-    return files
-
-
 def write(directory: Path) -> list[Path]:
     """Write the schemas into a directory, and return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, text in texts().items():
-        path = directory / name
-        path.write_text(text, encoding="utf-8")
+    for kind, schema in schemas().items():
+        path = directory / f"{kind}.schema.json"
+        text = json.dumps(schema, indent=2, ensure_ascii=False)
+        path.write_text(f"{text}\n", encoding="utf-8")
         paths.append(path)
     return paths
 

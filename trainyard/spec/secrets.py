@@ -18,10 +18,9 @@ _LIKELY_NAME = re.compile(
     r"|(?:^|_)(?:dsn|pass)$|_(?:key|auth|pwd|pat)$",
     re.IGNORECASE,
 )
-LOGIN = re.compile(r"(?<=://)[^\s/:@'\"$<>{}]*:[^\s/@'\"$<>{}]+(?=@)")
 # Forms of known secrets; tokens have prefixes that their issuers chose.
 KINDS = (
-    ("a login and password in a URL", LOGIN.pattern),
+    ("a login and password in a URL", r"(?<=://)[^\s/:@'\"$<>{}]*:[^\s/@'\"$<>{}]+(?=@)"),
     ("a bearer token", r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}"),
     ("a private key", r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"),
     ("a key of AWS", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b(?<!EXAMPLE)"),
@@ -46,7 +45,6 @@ _NAMES_IN_OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[\"']?\s*[=:]")
 
 
 def is_likely_name(name: str) -> bool:
-    """Say whether a variable, flag or key of this name may hold a secret."""
     return _LIKELY_NAME.search(name.replace("-", "_")) is not None
 
 
@@ -56,7 +54,6 @@ def is_literal(value: str) -> bool:
 
 
 def kind_in(text: str) -> str | None:
-    """Return the kind of the first secret of a known form in a text; None without one."""
     for kind, pattern in KINDS:
         if re.search(pattern, text):
             return kind
@@ -64,7 +61,6 @@ def kind_in(text: str) -> str | None:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with every secret of a known form replaced."""
     for _, pattern in KINDS:
         text = re.sub(pattern, HIDDEN, text)
     return text

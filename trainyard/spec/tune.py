@@ -247,5 +247,4 @@ class Tune(Watch):
         return {**self.model_dump(include=own), "space": space}
 
     def watch(self) -> dict[str, Any]:
-        """Return the settings by which each task is watched."""
         return self.model_dump(include=set(Watch.model_fields))

@@ -9,12 +9,7 @@ from trainyard.tasks import cluster, image, init, registry, smoke, train, tune
 from trainyard.tasks.grammar import extend_invoke
 
 extend_invoke()
-namespace = Collection()
-for _module in (cluster, image, registry, smoke, train, tune):
-    namespace.add_collection(
-        Collection.from_module(_module, name=_module.__name__.rsplit(".", 1)[-1])
-    )
-namespace.add_task(init.init)
+namespace = Collection(init.init, cluster, image, registry, smoke, train, tune)
 namespace.collections["cluster"].add_task(init.new)
 namespace.collections["cluster"].add_task(init.import_)
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
+from trainyard.api import lazy
 from trainyard.console import command_hints, report
 from trainyard.console.report import Report, Table, note, step_documents
 from trainyard.errors import RequestError, TrainyardError
-from trainyard.tasks import lazy
 from trainyard.tasks.cluster_status import (
     findings_report,
     shown_address,
@@ -515,7 +515,6 @@ def _made(
 def _removed(
     cluster: Cluster, results: Sequence[StepResult], *, purge: bool, keep_disks: bool
 ) -> Report:
-    """Return the report of a removed cluster, and of what stays on purpose."""
     name = cluster.spec.name
     traits = cluster.backend.traits
     notes = [f"note: {step.detail}" for step in results if step.kind == "stays"]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from trainyard.api import lazy
 from trainyard.console.command_hints import complete
 from trainyard.console.report import Report, Table, as_document
 from trainyard.errors import DoctorError
 from trainyard.results.formats import duration, size, utc
-from trainyard.tasks import lazy
 from trainyard.wording import counted, without_name
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from invoke import tasks
 from invoke.context import Context
 
 from trainyard import paths
+from trainyard.api import lazy
 from trainyard.console import command_hints, report
 from trainyard.console.report import Report
 from trainyard.paths import Here
-from trainyard.tasks import lazy
 
 if TYPE_CHECKING:
     from trainyard.importing.clusters import Clusters

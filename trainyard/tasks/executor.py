@@ -161,19 +161,15 @@ def _has_directory() -> bool:
 
 
 def _bug(error: Exception) -> TrainyardError:
-    return TrainyardError(
-        f"a bug in trainyard: {type(error).__name__}: {error}", hint=_where_to_report()
-    )
-
-
-def _where_to_report() -> str:
-    """Return the hint for a bug, with the place from which this Trainyard was installed."""
+    """Return the error for a bug; its hint has the place from which Trainyard was installed."""
     from trainyard.seams import installed
 
     source = installed.source()
     where = f" ({source})" if source else ""
-    return (
-        f"Report what the command prints with --debug to those from whom you have Trainyard{where}."
+    return TrainyardError(
+        f"a bug in trainyard: {type(error).__name__}: {error}",
+        hint="Report what the command prints with --debug to those from whom you have "
+        f"Trainyard{where}.",
     )
 
 

@@ -58,7 +58,6 @@ def extend_invoke() -> None:
 
 
 def print_help(program: Program) -> None:
-    """Print the help page of all tasks."""
     tasks = program.collection
     summaries = {}
     for name in tasks.task_names:
@@ -67,7 +66,6 @@ def print_help(program: Program) -> None:
 
 
 def print_task_help(program: Program, name: str) -> None:
-    """Print what a task does, its arguments, and examples."""
     docstring = program.collection[name].__doc__ or ""
     report.say(help.of_task(name, docstring, program.parser.contexts[name]))
 

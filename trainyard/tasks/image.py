@@ -9,11 +9,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainyard.api import lazy
 from trainyard.console import report
 from trainyard.console.report import Report, Table, step_documents
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep
-from trainyard.tasks import lazy
 from trainyard.tasks.command import CLUSTER, Call, task
 from trainyard.wording import counted
 

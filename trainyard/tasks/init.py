@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard import paths
+from trainyard.api import lazy
 from trainyard.console.report import Report
 from trainyard.errors import RequestError
-from trainyard.tasks import lazy
 from trainyard.tasks.command import Call, import_report, task, words_behind_dashes
 from trainyard.wording import did_you_mean
 
@@ -45,7 +45,6 @@ def init(call: Call, directory: str = ".") -> Report:
 
 
 def _notes(directory: Path, made: Made) -> Iterator[str]:
-    """Yield notes for the user: unchanged files, lines to add to them, and remarks."""
     if made.existed:
         yield f"unchanged: {', '.join(str(directory / name) for name in made.existed)}"
     for name, lines in made.add.items():

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths, steps
+from trainyard.api import lazy
 from trainyard.console import report
 from trainyard.console.report import Report, Table, note, step_documents
 from trainyard.results.formats import size
-from trainyard.tasks import lazy
 from trainyard.tasks.command import REGISTRY, Call, task
 from trainyard.tasks.image import after_push
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard import paths
+from trainyard.api import lazy
 from trainyard.console.report import Report, Table
-from trainyard.tasks import lazy
 from trainyard.tasks.command import CLUSTER, Call, task
 
 if TYPE_CHECKING:
@@ -27,15 +27,13 @@ _REST = re.compile(r" of .*| from .*|[;:].*")
 @task(*CLUSTER, dry=True)
 def run(call: Call) -> Report:
     """Test nodes, versions, GPUs, isolation, transfer and space; exit 5 if something is wrong."""
-    from trainyard.dispatch import smoke
-
     endpoint = lazy.clusters.connect(call.cluster())
     if call.dry:
         would = ["dashboard", *_COLUMNS]
         document = {"cluster": endpoint.cluster, "would": would}
         return Report(document, [f"would test on {endpoint.cluster}: {', '.join(would)}"])
 
-    smoked = smoke.smoke(endpoint, call.progress)
+    smoked = lazy.smoke.smoke(endpoint, call.progress)
     *lines, counts = body(smoked.checks)
     return Report(
         smoked.document(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 from trainyard_runner.wire import fit
 
 from trainyard import paths
+from trainyard.api import lazy
 from trainyard.console import command_hints
 from trainyard.console.report import Outlived, Report, Table, browse, note, say
 from trainyard.errors import RequestError
 from trainyard.results import formats, store
-from trainyard.tasks import lazy
 from trainyard.tasks.command import FILE, Call, import_report, task, words_behind_dashes
 
 if TYPE_CHECKING:
@@ -40,9 +40,16 @@ HELP = {
         "every cluster)."
     ),
 }
+FLAGS = {
+    "set_": (
+        "Set one value of the job file, PATH=VALUE, or of the cluster file, cluster.PATH=VALUE; "
+        "repeatable."
+    ),
+    "wait": "With --no-wait: leave as soon as the run has begun.",
+    "skip_smoke": "Start without the smoke gate.",
+}
 _ROWS = 50
 _TAILS = 5
-_NAMED = 20
 
 
 @task(
@@ -52,14 +59,9 @@ _NAMED = 20
     positional=["job_dir"],
     iterable=["file"],
     help={
+        **FLAGS,
         "job_dir": "Directory that holds job.yaml, or a bare name of jobs/.",
         "file": FILE,
-        "set_": (
-            "Set one value of the job file, PATH=VALUE, or of the cluster file, "
-            "cluster.PATH=VALUE; repeatable."
-        ),
-        "wait": "With --no-wait: leave as soon as the run has begun.",
-        "skip_smoke": "Start without the smoke gate.",
     },
 )
 def dispatch(
@@ -77,10 +79,7 @@ def dispatch(
         overrides=call.overrides,
         backend=call.backend,
     )
-    now = send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
-    if now is None:
-        return None
-    return ended(now)
+    return send(call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke)
 
 
 @task(
@@ -90,14 +89,9 @@ def dispatch(
     dry=True,
     positional=["run"],
     help={
+        **FLAGS,
         "run": HELP["run"],
         "file": "Cluster file of another cluster (default: the run's own cluster).",
-        "set_": (
-            "Set one value of the job file, PATH=VALUE, or of the cluster file, "
-            "cluster.PATH=VALUE; repeatable."
-        ),
-        "wait": "With --no-wait: leave as soon as the run has begun.",
-        "skip_smoke": "Start without the smoke gate.",
     },
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
@@ -111,10 +105,7 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
         backend=call.backend,
         screen=screen_for(call),
     )
-    now = send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
-    if now is None:
-        return None
-    return ended(now)
+    return send(call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke)
 
 
 @task(
@@ -251,10 +242,8 @@ def report(call: Call, run: str = "", all: bool = False) -> Report:
 )
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     """Keep a run's report up to date, and open it in a browser; Ctrl-C does not stop the run."""
-    from trainyard.console.run_screen import ReportScreen
-
     directory = find(call, run)
-    screen = ReportScreen(directory, note=_remark)
+    screen = lazy.run_screen.ReportScreen(directory, note=_remark)
     say(directory.report, file=_stream(call), flush=True)
     if browser:
         browse(directory.report.resolve().as_uri())
@@ -395,14 +384,12 @@ def listed(runs: Sequence[RunStatus], here: Here) -> Report:
 
 def stopped(call: Call, found: RunDirectory) -> Report:
     """Stop a run and wait for its end; the report says if the run had ended before."""
-    from trainyard.dispatch.follow import Screen
-
     if call.dry:
         return call.skipped(f"run {found.name}")
 
     had_ended = lazy.runs.has_ended(found)
     # Only notes are shown: the user does not ask for the run's output.
-    now = lazy.runs.stop(found, call.here, screen=Screen(note=_remark))
+    now = lazy.runs.stop(found, call.here, screen=lazy.follow.Screen(note=_remark))
     state = now.state
     line = f"run {now.run.name} {state.state}"
     if had_ended:
@@ -418,16 +405,15 @@ def send(
     prepared: Prepared,
     cluster: Cluster,
     *,
+    ended: Callable[[RunStatus], Report],
     wait: bool,
     skip_smoke: bool,
     only: str | None = None,
-) -> RunStatus | None:
+) -> Report | None:
     """Print what is sent, dispatch it and show its output; with --dry only print, return None.
 
-    `only` is the one task whose output is shown, "" for none.
+    `ended` makes the report. `only` is the one task whose output is shown, "" for none.
     """
-    from trainyard.dispatch.launch import Asked
-
     if call.dry:
         note("\n".join(lazy.new_run.preview(prepared)))
         return None
@@ -437,13 +423,13 @@ def send(
     now, _ = lazy.new_run.dispatch(
         cluster,
         prepared,
-        Asked(call.here.results, command=sys.argv, wait=wait, skip_smoke=skip_smoke),
+        lazy.launch.Asked(call.here.results, command=sys.argv, wait=wait, skip_smoke=skip_smoke),
         progress=call.progress,
         note=note,
         screen=lazy.run_screen.PrintedScreen(stream, only=only),
     )
 
-    return replace(now, error=now.error or stream.error(now.run.name))
+    return ended(replace(now, error=now.error or stream.error(now.run.name)))
 
 
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
@@ -459,7 +445,6 @@ def screen_for(call: Call, *, only: str | None = None) -> PrintedScreen:
 
 
 def _stream(call: Call) -> TextIO:
-    """Return the stream for a run's output: stdout, or stderr with --json."""
     return sys.stderr if call.json else sys.stdout
 
 

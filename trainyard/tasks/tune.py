@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainyard import paths
+from trainyard.api import lazy
 from trainyard.console.report import Report, Table
 from trainyard.results import formats
-from trainyard.tasks import lazy, train
+from trainyard.tasks import train
 from trainyard.tasks.command import FILE, Call, task
 from trainyard.wording import counted
 
@@ -19,14 +20,12 @@ if TYPE_CHECKING:
 
 _BEST = 10
 _FAILED = 5
-_SET = (
-    "Set one value of the job file, PATH=VALUE such as tune.samples=80, or "
-    "cluster.PATH=VALUE; repeatable."
-)
 _FLAGS = {
-    "set_": _SET,
-    "wait": "With --no-wait: leave as soon as the run has begun.",
-    "skip_smoke": "Start without the smoke gate.",
+    **train.FLAGS,
+    "set_": (
+        "Set one value of the job file, PATH=VALUE such as tune.samples=80, or "
+        "cluster.PATH=VALUE; repeatable."
+    ),
 }
 
 
@@ -56,10 +55,9 @@ def dispatch(
         sweep=True,
     )
     # `only=""`: the output of a hundred trainings is not shown; it is in their logs.
-    now = train.send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke, only="")
-    if now is None:
-        return None
-    return ended(now)
+    return train.send(
+        call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke, only=""
+    )
 
 
 @task(
@@ -84,10 +82,9 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
         overrides=call.overrides,
         backend=call.backend,
     )
-    now = train.send(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke, only="")
-    if now is None:
-        return None
-    return ended(now)
+    return train.send(
+        call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke, only=""
+    )
 
 
 @task("file", dry=True, positional=["run"], help=train.HELP)
@@ -159,7 +156,6 @@ def ended(now: RunStatus) -> Report:
 
 
 def _trials(sweep: Sweep) -> Iterator[str | Table]:
-    """Yield a table of the best trials, and lines about failed ones."""
     ranked = sweep.ranked()
     if ranked:
         best = ranked[:_BEST]

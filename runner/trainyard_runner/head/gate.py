@@ -93,7 +93,7 @@ class SmokeGate:
         plan = shares.settled_plan(self._plan, alive)
         tasks = plan.tasks
         if not tasks and plan.sweep:
-            tasks = (task_of(0, plan.sweep["task"]),)
+            tasks = (task_of(plan.sweep["task"]),)
         check = room(tasks, self._gate, alive, together=plan.together)
         if check is not None:
             self._record([check])

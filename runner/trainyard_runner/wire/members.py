@@ -66,7 +66,7 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
         return [_node(node) for node in optional if node.name not in names]
 
     # A group may have as many nodes as expected, whatever the names of its living ones.
-    room: Counter[str | None] = Counter(node.group for node in expected)
+    room = Counter(node.group for node in expected)
     room.subtract(_group(node) for node in alive)
     added = []
     for node in optional:
@@ -106,7 +106,7 @@ def gpus(gate: Gate, node: Node) -> float:
     if node.name in by_name:
         return by_name[node.name]
     if gate.names_change:
-        by_group: dict[str | None, float] = {node.group: node.gpus for node in expected}
+        by_group = {node.group: node.gpus for node in expected}
         return by_group.get(_group(node), node.gpus)
     return node.gpus
 

@@ -25,7 +25,7 @@ class Shape(NamedTuple):
 class Task:
     """One command of the job, with its resources, placement and retries."""
 
-    index: int
+    index: int  # its place in the plan, or its repeat of a configuration
     name: str
     command: tuple[str, ...]
     env: dict[str, str]
@@ -60,7 +60,7 @@ class ExpectedNode:
     """A node as the cluster file declares it; an `optional` one is made by an autoscaler, if at all."""
 
     name: str
-    group: str = ""
+    group: str | None = None
     cpus: int | None = None
     gpus: int = 0
     memory: int | None = None  # bytes
@@ -116,19 +116,16 @@ def read(text: bytes) -> Plan:
         gate["nodes"] = tuple(ExpectedNode(**node) for node in gate["nodes"])
 
     raw["package_parts"] = tuple(raw["package_parts"])
-    raw["tasks"] = tuple(task_of(index, task) for index, task in enumerate(raw["tasks"]))
+    raw["tasks"] = tuple(map(task_of, raw["tasks"]))
     raw["gate"] = Gate(**gate)
     raw["resume"] = Resume.of(raw["resume"])
     return Plan(**raw)
 
 
-def task_of(index: int, raw: dict[str, Any]) -> Task:
-    """Read a task from the JSON in a plan or in a sweep's template.
-
-    `index` is the task's place in the plan, or its repeat of a configuration.
-    """
+def task_of(raw: dict[str, Any]) -> Task:
+    """Read a task from the JSON in a plan or in a sweep's template."""
     fields = dict(raw)
     for name in ("command", "outputs", "final_exit_codes"):
         fields[name] = tuple(raw[name])
     fields["actors"] = Room.of(raw["actors"])
-    return Task(index, **fields)
+    return Task(**fields)

@@ -30,13 +30,11 @@ GONE_SECONDS = 30.0
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> list[Stage]:
-    """Return the stage that asks the Docker host which steps make the cluster match its file."""
     ray_nodes.refuse_growing_groups(spec)
     return [Stage("docker-host", "Look at the Docker host", expand=lambda: _up_steps(spec, site))]
 
 
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Stage | Step]:
-    """Return the steps that remove everything with the cluster's label, then the record."""
     return [
         Stage("docker-host", "Look at the Docker host", expand=lambda: _removals(spec, site)),
         forget_step(site.state, title="Remove the token, and what was written down"),
@@ -95,7 +93,6 @@ def _up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
 
 
 def _removals(spec: ClusterSpec, site: Site) -> list[Step]:
-    """Return the steps that remove containers, networks and volumes with the cluster's label."""
     engine = location.connect(spec, site)
     label = naming.of_cluster(spec.name)
 

@@ -85,7 +85,6 @@ def explained(
 
 
 def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
-    """Return the error for a node that ended by itself, with its last lines."""
     # Docker's log of the container has the output of `ray start`, which ends with the reason.
     log = docker_containers.tail(engine, container.name, lines=60)
     lines = [line for line in log if line.strip()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable
 
 from trainyard.backends.compose import naming
@@ -17,28 +16,21 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 
 
-def write(spec: ClusterSpec, site: Site, engine: Engine) -> None:
+def write(site: Site, engine: Engine) -> None:
     """Record a cluster's Docker host and owner, by which later commands find the cluster.
 
     By then the cluster file, $DOCKER_HOST or this machine's host name may have changed.
     """
-    record = {"name": spec.name, "docker": engine.address, "owner": owner(site)}
+    record = {"docker": engine.address, "owner": owner(site)}
     write_cluster(site.state, site.backend, record)
 
 
-def read(site: Site) -> dict[str, str] | None:
-    return read_cluster(site.state, site.backend)
-
-
 def owner(site: Site) -> str:
-    """Return this user's name as an owner on the Docker host, as recorded on `up`.
-
-    Without a record it is $TRAINYARD_OWNER, else this host's name and the state directory.
-    """
-    record = read(site)
+    """Return this user's name as an owner on the Docker host, as recorded on `up`."""
+    record = read_cluster(site.state, site.backend)
     if record:
-        return record["owner"]
-    return owners.given(site.environ) or f"{socket.gethostname()}:{site.state.parent.absolute()}"
+        return str(record["owner"])
+    return owners.of_directory(site.environ, site.state)
 
 
 def connect(spec: ClusterSpec, site: Site) -> Engine:
@@ -47,7 +39,7 @@ def connect(spec: ClusterSpec, site: Site) -> Engine:
     Raises PrerequisiteError if the engine does not answer, and RequestError if another user has a
     cluster of this name there.
     """
-    record = read(site)
+    record = read_cluster(site.state, site.backend)
     if record:
         address = record["docker"]
     else:
@@ -63,7 +55,7 @@ def connect(spec: ClusterSpec, site: Site) -> Engine:
 
 def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
     """Raise RequestError if the recorded Docker host is not the one that the file names."""
-    record = read(site)
+    record = read_cluster(site.state, site.backend)
     desired = _desired_address(spec, site)
     if record and record["docker"] != desired:
         raise RequestError(

@@ -24,10 +24,10 @@ from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
+from trainyard.seams.forwarding import LOOPBACK
 from trainyard.seams.ssh import connection, forward
 from trainyard.seams.threads import side_by_side
 
-LOOPBACK = "127.0.0.1"
 # In the logs, the file name of a container's own output.
 CONTAINER = "container"
 
@@ -90,7 +90,6 @@ class DockerHost(Machine):
         return tuple(plans)
 
     def _image_of(self) -> Callable[[str], str]:
-        """Return a function that returns the desired image of a group."""
         image = self.image
         if image is not None:
             return lambda group: self.images.get(group, image).reference
@@ -168,7 +167,7 @@ class DockerHost(Machine):
         Before a missing head starts, the outputs volume is opened to every user in a container.
         """
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
-        location.write(self.spec, self.site, self.engine)
+        location.write(self.site, self.engine)
         self.make_token()
         spec = self.spec
         token = self.token

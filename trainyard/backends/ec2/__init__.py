@@ -54,7 +54,6 @@ def verify(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> V
 
 BACKEND = Backend(
     traits=Traits(
-        names_change=True,
         pushed_image="cluster.up",
         has_regions=True,
         nodes_pull=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
 from typing import Any
 
 from trainyard.backends.contract import Site
@@ -12,7 +11,6 @@ from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import preflight_questions as questions
 from trainyard.backends.ec2.desired import Inputs
 from trainyard.backends.ec2.location import Location
-from trainyard.backends.ec2.snapshot import Instance
 from trainyard.errors import RequestError
 from trainyard.images import resolve
 from trainyard.seams import ray_autoscaler
@@ -117,7 +115,13 @@ def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
     image = ""
     images: dict[str, str] = {}
     if spec.image_of(naming.HEAD):
-        image, images = _images(spec, site, location, running, head_tags.get(naming.IMAGE))
+        head_image = head_tags.get(naming.IMAGE)
+        by_group = {each.group: each.tags.get(naming.IMAGE, "") for each in running}
+        directory = site.directory
+        pinned = resolve.pinned(spec, location.environ, directory=directory, running=head_image)
+        others = resolve.of_groups(spec, location.environ, directory=directory, running=by_group)
+        image = pinned.reference
+        images = {group: other.reference for group, other in others.items()}
 
     subnets = head_tags.get(naming.SUBNETS, "").split()
     if not (subnets or location.section.subnet):
@@ -129,21 +133,6 @@ def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
     amis = questions.amis(spec, location.aws, launched)
     group = objects.security_group(location) or UNMADE
     return Inputs(location, group, amis, subnets, image, images)
-
-
-def _images(
-    spec: ClusterSpec,
-    site: Site,
-    location: Location,
-    running: Sequence[Instance],
-    head_image: str | None,
-) -> tuple[str, dict[str, str]]:
-    """Return the head's image by digest, and, by group, the images of groups with another one."""
-    directory = site.directory
-    image = resolve.pinned(spec, location.environ, directory=directory, running=head_image)
-    by_group = {each.group: each.tags.get(naming.IMAGE, "") for each in running}
-    others = resolve.of_groups(spec, location.environ, directory=directory, running=by_group)
-    return image.reference, {group: other.reference for group, other in others.items()}
 
 
 def sources(location: Location) -> list[str]:

@@ -134,7 +134,6 @@ def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
 
 
 def _values(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
-    """Return the values of the template's variables."""
     section = spec.ec2
     location = inputs.location
     docker_options = [shlex.quote(option) for option in section.docker_options]

@@ -47,7 +47,7 @@ def of(location: Location) -> Leash:
 
 
 def made(head: Instance | None) -> float | None:
-    if head and head.launched:
+    if head:
         return head.launched.timestamp()
     return None
 

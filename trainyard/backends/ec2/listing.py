@@ -100,7 +100,6 @@ def _places(
 def _answers(
     environ: Mapping[str, str], accounts: Sequence[Account]
 ) -> list[tuple[Account, Answer]]:
-    """Ask all accounts and regions in parallel for their clusters."""
     sessions = {}
     for account in accounts:
         if account.profile not in sessions:
@@ -184,7 +183,7 @@ def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
 
 
 def _described(aws: Aws, region: str, instances: Sequence[Instance]) -> str:
-    oldest = min(instances, key=lambda instance: str(instance.launched))
+    oldest = min(instances, key=lambda instance: instance.launched)
     types = [instance.type for instance in instances]
     has_spot = any(instance.is_spot for instance in instances)
     cost = nodes.cost(aws, region, types, at_most=has_spot)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +70,6 @@ class Location:
 
     @property
     def log(self) -> Path:
-        """Return the path of the newest `ray up`'s output."""
         return self.state / "ray-up.log"
 
     def known_hosts(self, instance: str) -> Path:
@@ -87,9 +85,7 @@ def find(spec: ClusterSpec, site: Site) -> Location:
     record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region
     profile = spec.ec2.profile or record.get("profile")
-    # The owner as recorded on `up`; else $TRAINYARD_OWNER, or this host and its state directory.
-    owner = record.get("owner") or owners.given(site.environ)
-    owner = owner or f"{socket.gethostname()}:{site.state.parent.absolute()}"
+    owner = record.get("owner") or owners.of_directory(site.environ, site.state)
 
     aws = Aws(site.environ, region=region, profile=profile)
     environ = dict(site.environ)
@@ -109,7 +105,7 @@ def record_step(location: Location, site: Site) -> Step:
     def facts() -> dict[str, Any]:
         aws = location.aws
         place = {"account": aws.caller["Account"], "region": aws.region, "profile": aws.profile}
-        return {"name": location.name, **place, "owner": location.owner}
+        return {**place, "owner": location.owner}
 
     def is_recorded() -> Answer:
         recorded = read_cluster(site.state, site.backend) or {}

@@ -55,7 +55,6 @@ def node(group: str, instance: str) -> str:
 
 
 def pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return tags as AWS writes them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 

@@ -105,7 +105,7 @@ def _group_statuses(
         if index >= most:
             state = "surplus"
         facts = describe(instance, section)
-        host = " ".join([*facts.values(), age(instance)]).strip()
+        host = " ".join([*facts.values(), age(instance)])
         yield NodeStatus(instance.name, name, host, state, cpus, gpus, detail, instance=facts)
 
     for index in range(len(instances), least):
@@ -230,7 +230,7 @@ def _ended(tried: Sequence[Instance]) -> str:
     An instance that a user ended is not lost.
     """
     newest = ""
-    for instance in sorted(tried, key=lambda each: str(each.launched)):
+    for instance in sorted(tried, key=lambda each: each.launched):
         was_wanted = "UserInitiated" in instance.reason
         if instance.reason and not (instance.exists or was_wanted):
             newest = f"{instance.name} ended: {instance.reason}"
@@ -296,8 +296,6 @@ def describe(instance: Instance, section: Ec2Section) -> dict[str, str]:
 
 
 def age(instance: Instance) -> str:
-    if instance.launched is None:
-        return ""
     return duration((datetime.now(timezone.utc) - instance.launched).total_seconds())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.backends.ec2 import desired, naming, snapshot
 from trainyard.backends.ec2 import location as locations
@@ -26,6 +26,26 @@ _TRUST = (
     '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", '
     '"Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}'
 )
+
+
+class _Rule(NamedTuple):
+    """Traffic that a security group lets in: from a CIDR block or a group, to a range of ports.
+
+    `protocol` -1 means every protocol, with the ports -1, as AWS writes them.
+    """
+
+    source: str
+    protocol: str
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        if self.protocol == "-1":
+            return self.source
+        ports = str(self.first)
+        if self.last != self.first:
+            ports += f"-{self.last}"
+        return f"{self.source} ({self.protocol} {ports})"
 
 
 def steps(location: Location, sources: list[str]) -> list[Step]:
@@ -56,7 +76,7 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
     return steps
 
 
-def refuse_foreign(location: Location, *, adopt: bool = False) -> None:
+def refuse_foreign(location: Location, *, adopt: bool) -> None:
     """Ask AWS for instances and objects of the cluster's name; RequestError for another owner's.
 
     With `adopt`, instances without Trainyard's tag are accepted.
@@ -120,6 +140,18 @@ def profile(aws: Aws, name: str) -> Mapping[str, Any]:
     return described
 
 
+def _wanted(group: str, sources: list[str]) -> dict[_Rule, Mapping[str, Any]]:
+    """Return the permissions of a cluster's group: SSH from `sources`, all between its nodes."""
+    permissions: dict[_Rule, Mapping[str, Any]] = {}
+    for source in sources:
+        ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
+        permissions[_Rule(source, "tcp", 22, 22)] = {**ssh, "IpRanges": [{"CidrIp": source}]}
+
+    nodes = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+    permissions[_Rule(group, "-1", -1, -1)] = nodes
+    return permissions
+
+
 class _Objects:
     """The questions and actions of the steps above, for one cluster's objects."""
 
@@ -178,33 +210,31 @@ class _Objects:
 
     def has_rules(self, sources: list[str]) -> Answer:
         group, rules = self._rules()
-        if group and rules.keys() == {group, *sources}:
+        if group and rules.keys() == _wanted(group, sources).keys():
             return YES
         if rules:
-            return no(f"it lets in {named([*rules])}")
+            return no(f"it lets in {named([str(rule) for rule in rules])}")
         return no("it lets nothing in")
 
     def set_rules(self, sources: list[str]) -> None:
         group, rules = self._rules()
-        ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
-        wanted = {source: ssh | {"IpRanges": [{"CidrIp": source}]} for source in sources}
-        wanted[group] = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+        wanted = _wanted(group, sources)
 
         # Missing rules are added before stale ones are revoked: a failure in between locks no user
         # out.
-        missing = [rule for source, rule in wanted.items() if source not in rules]
+        missing = [permission for rule, permission in wanted.items() if rule not in rules]
         if missing:
             self.aws.call(
                 "ec2", "authorize_security_group_ingress", GroupId=group, IpPermissions=missing
             )
-        stale = [rules[source] for source in rules.keys() - wanted]
+        stale = [rules[rule] for rule in rules.keys() - wanted]
         if stale:
             self.aws.call(
                 "ec2", "revoke_security_group_ingress", GroupId=group, SecurityGroupRuleIds=stale
             )
 
-    def _rules(self) -> tuple[str, dict[str, str]]:
-        """Ask AWS for the cluster's security group ("" without one), and its rules by source.
+    def _rules(self) -> tuple[str, dict[_Rule, str]]:
+        """Ask AWS for the cluster's security group ("" without one), and the ids of its rules.
 
         Rules for outgoing traffic are left out.
         """
@@ -213,13 +243,14 @@ class _Objects:
             return "", {}
 
         group = str(groups[0]["GroupId"])
-        rules: dict[str, str] = {}
+        rules: dict[_Rule, str] = {}
         for rule in self.aws.described("security_group_rules", {"group-id": [group]}):
             if rule["IsEgress"]:
                 continue
             id = rule["SecurityGroupRuleId"]
             referenced = rule.get("ReferencedGroupInfo", {}).get("GroupId")
-            rules[rule.get("CidrIpv4") or referenced or id] = id
+            source = rule.get("CidrIpv4") or referenced or id
+            rules[_Rule(source, rule["IpProtocol"], rule["FromPort"], rule["ToPort"])] = id
         return group, rules
 
     def has_role(self) -> Answer:

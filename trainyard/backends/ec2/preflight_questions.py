@@ -75,8 +75,8 @@ def ask(
         "image": 0,
     }
 
-    answers, errors = _answers({"regions": lambda: aws.described("regions", region=HOME)})
-    regions = [region["RegionName"] for region in answers.get("regions", ())]
+    found, errors = gather(["regions"], lambda _: aws.described("regions", region=HOME))
+    regions = [region["RegionName"] for region in found.get("regions", ())]
     if regions:
         facts["regions"] = regions
         if aws.region not in regions:
@@ -85,7 +85,8 @@ def ask(
     if any(instance.exists for instance in snapshot.of_cluster(location)):
         return facts, errors
 
-    answers, more_errors = _answers(_questions(spec, site, location, regions))
+    questions = _questions(spec, site, location, regions)
+    answers, more_errors = gather(questions, lambda name: questions[name]())
     return facts | answers, errors | more_errors
 
 
@@ -112,12 +113,6 @@ def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, O
     images = aws.described("images", {"image-id": ids.values()}, IncludeDeprecated=True)
     by_id = {image["ImageId"]: image for image in images}
     return {name: by_id[id] for name, id in ids.items() if id in by_id}
-
-
-def _answers(
-    questions: Mapping[str, Callable[[], Any]],
-) -> tuple[dict[str, Any], dict[str, TrainyardError]]:
-    return gather(questions, lambda name: questions[name]())
 
 
 def _questions(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -20,7 +20,7 @@ from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import refusal
 from trainyard.backends.shared.record import write_private
-from trainyard.errors import OutsideError, RequestError, TrainyardError
+from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.ray_autoscaler import RayUp
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
@@ -32,24 +32,15 @@ RAY_UP_SECONDS = 7200.0
 NODES_SECONDS = 3600.0
 ENDED_SECONDS = 300.0
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|Attempt failed")
-
-
-class _RayStage(NamedTuple):
-    """A part of `ray up` that ends where Ray's stage `before` begins; None: where `ray up` ends."""
-
-    id: str
-    title: str
-    before: int | None
-
-
-# Ray's stages: ray/autoscaler/_private/updater.py
-STAGES: Sequence[_RayStage] = (
-    _RayStage("launch-head", "Launch the head", 1),
-    _RayStage("reach-head", "Reach the head by SSH", 2),
-    _RayStage("copy-to-head", "Copy what the head needs", 4),
-    _RayStage("host-ready", "Make its host ready", 6),
-    _RayStage("set-up-head", "Set the head up", 7),
-    _RayStage("start-ray", "Start Ray on the head", None),
+# The parts of `ray up`: id, title, and the stage of Ray's at whose beginning the part ends, None for
+# the end of `ray up` (ray/autoscaler/_private/updater.py).
+STAGES: Sequence[tuple[str, str, int | None]] = (
+    ("launch-head", "Launch the head", 1),
+    ("reach-head", "Reach the head by SSH", 2),
+    ("copy-to-head", "Copy what the head needs", 4),
+    ("host-ready", "Make its host ready", 6),
+    ("set-up-head", "Set the head up", 7),
+    ("start-ray", "Start Ray on the head", None),
 )
 AGAIN = "Run `ray up` again"
 
@@ -173,7 +164,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
 
     steps: list[Step] = []
     if head and _needs_another(head, launch.made_from):
-        steps.append(_replacing(launch, head))
+        steps.append(refusal.of_another_head(_differences(launch, head)))
     if surplus:
         title = f"Terminate {counted(len(surplus), 'instance')}"
         steps.append(_termination(location, surplus, id="terminate-surplus", title=title))
@@ -194,16 +185,6 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
     steps.append(nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last))
     steps += leashes.proof(spec, cluster_leash, after=last)
     return steps
-
-
-def _replacing(launch: Launch, head: Instance) -> Step:
-    error = RequestError(
-        "the head in the cluster file is not the head that runs; to replace it ends "
-        "everything on the cluster",
-        where=_differences(launch, head),
-        hint="If that is meant: trainyard cluster.up --recreate",
-    )
-    return refusal.of_head(error, title="Replace the head that runs")
 
 
 def _cost(spec: ClusterSpec, location: Location) -> str:

@@ -34,7 +34,7 @@ class Instance:
     ami: str
     zone: str
     is_spot: bool
-    launched: datetime | None
+    launched: datetime
     private_ip: str | None
     public_ip: str | None
     reason: str
@@ -69,8 +69,8 @@ def of_cluster(location: Location) -> list[Instance]:
 def instances(aws: Aws, tags: Mapping[str, str], *, region: str | None = None) -> list[Instance]:
     """Ask AWS for the instances with these tags, in any state, head first."""
 
-    def order(instance: Instance) -> tuple[bool, str, str]:
-        return not instance.is_head, instance.group, str(instance.launched)
+    def order(instance: Instance) -> tuple[bool, str, datetime]:
+        return not instance.is_head, instance.group, instance.launched
 
     found = [_instance(described) for described in aws.instances(tags, region=region)]
     return sorted(found, key=order)
@@ -91,7 +91,6 @@ def ip(section: Ec2Section, instance: Instance) -> str | None:
 
 
 def login(location: Location, instance: Instance) -> tuple[Address, Identity]:
-    """Return the SSH address of an instance, and the key for it."""
     address = Address(str(ip(location.section, instance)), location.section.user)
     return address, Identity(location.key_file, location.known_hosts(instance.id))
 
@@ -121,7 +120,7 @@ def _instance(described: Mapping[str, Any]) -> Instance:
         type=described.get("InstanceType", ""),
         zone=described.get("Placement", {}).get("AvailabilityZone", ""),
         is_spot=described.get("InstanceLifecycle") == "spot",
-        launched=described.get("LaunchTime"),
+        launched=described["LaunchTime"],
         private_ip=described.get("PrivateIpAddress"),
         public_ip=described.get("PublicIpAddress"),
         reason=(described.get("StateReason") or {}).get("Message", ""),

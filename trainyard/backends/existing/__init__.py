@@ -115,7 +115,6 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
 
 
 def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last lines of the nodes' log files; with `follow`, also lines added later."""
     endpoint = connect(spec, site)
     if node:
         nodes = {known.name: known for known in status(spec, site).nodes}

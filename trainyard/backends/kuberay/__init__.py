@@ -169,7 +169,6 @@ def _steps(desired: Desired) -> list[Step]:
 
 
 def _object_steps(desired: Desired) -> list[Step]:
-    """Return the steps that make the objects that the RayCluster needs."""
     where = desired.location
     steps = [objects.namespace_step(where, desired.documents.namespace)]
     # A kept image is pulled with the logins that the cluster was made with.
@@ -202,7 +201,8 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
     command = "cluster.up"
     if site.wishes.recreate:
         command += " --recreate"
-    return [refusal.of_foreign_cluster(ownership.refused(where, theirs, command=command))]
+    error = owners.refused(where.name, theirs, ours=where.owner, command=command)
+    return [refusal.of_foreign_cluster(error)]
 
 
 def _record_step(desired: Desired) -> Step:
@@ -226,7 +226,6 @@ def _record_step(desired: Desired) -> Step:
 
 BACKEND = Backend(
     traits=Traits(
-        names_change=True,
         # `image.verify` needs the namespace that `cluster.up` makes.
         pushed_image="cluster.up",
         nodes_pull=True,

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import location, naming, operator, pods, rights
@@ -109,10 +108,10 @@ def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
         image = pinning.result()
         images = pinning_of_groups.result()
 
-    logins = _logins(spec.name, section, resolve.distinct(image, images), live)
+    secret, pull_secrets = _logins(spec.name, section, resolve.distinct(image, images), live)
     of_head = _reference(image, running.get(HEAD))
     references = {name: _reference(other, running.get(name)) for name, other in images.items()}
-    inputs = Inputs(spec, section, of_head, logins.names, where.owner, references)
+    inputs = Inputs(spec, section, of_head, pull_secrets, where.owner, references)
     return Desired(
         spec=spec,
         site=site,
@@ -121,31 +120,26 @@ def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
         images=images,
         documents=documents(inputs),
         kuberay=kuberay,
-        pull_secret=logins.pull_secret,
+        pull_secret=secret,
         live=live,
         pods=listing.result(),
     )
 
 
-class _Logins(NamedTuple):
-    """The Secret for Trainyard to make, or None, and the names of all Secrets to pull with."""
-
-    pull_secret: Object | None
-    names: tuple[str, ...]
-
-
 def _logins(
     cluster: str, section: KuberaySection, images: Sequence[PinnedImage], live: Object | None
-) -> _Logins:
+) -> tuple[Object | None, tuple[str, ...]]:
+    """Return the Secret for Trainyard to make, if any, and the names of all Secrets to pull with."""
     if live and any(image.is_kept for image in images):
         # A kept image is pulled with the Secrets that the cluster was made with.
-        return _Logins(None, _pull_secrets(live))
+        pod = live["spec"]["headGroupSpec"]["template"]["spec"]
+        return None, tuple(secret["name"] for secret in pod.get("imagePullSecrets") or ())
 
     name = naming.pull_secret(cluster)
     secret = pull_secret(cluster, images, others=section.pull_secrets, name=name)
     if secret is None:
-        return _Logins(None, tuple(section.pull_secrets))
-    return _Logins(secret, (name, *section.pull_secrets))
+        return None, tuple(section.pull_secrets)
+    return secret, (name, *section.pull_secrets)
 
 
 def _running(live: Object | None) -> dict[str, str]:
@@ -190,8 +184,6 @@ def pull_secret(
         return None
     content = json.dumps({"auths": logins}, sort_keys=True)
     return {
-        "apiVersion": "v1",
-        "kind": "Secret",
         "type": "kubernetes.io/dockerconfigjson",
         "metadata": {"name": name, "labels": naming.labels(cluster)},
         "data": {".dockerconfigjson": base64.b64encode(content.encode()).decode()},
@@ -219,8 +211,3 @@ def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, 
     if registry == docker_images.HUB:
         return {HUB_KEY: entry}
     return {registry: entry}
-
-
-def _pull_secrets(live: Object) -> tuple[str, ...]:
-    pod = live["spec"]["headGroupSpec"]["template"]["spec"]
-    return tuple(secret["name"] for secret in pod.get("imagePullSecrets") or ())

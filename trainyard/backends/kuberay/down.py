@@ -8,6 +8,7 @@ from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import cluster_pods
 from trainyard.backends.shared import refusal
+from trainyard.backends.shared.owner import refused
 from trainyard.backends.shared.record import forget_step
 from trainyard.seams.kube.types import CLAIM, POD, RAY_CLUSTER, SECRET
 from trainyard.seams.threads import side_by_side
@@ -36,7 +37,7 @@ def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
         command = "cluster.down"
         if with_purge:
             command += " --purge"
-        error = ownership.refused(where, owner, command=command)
+        error = refused(where.name, owner, ours=where.owner, command=command)
         steps.insert(0, refusal.of_foreign_cluster(error))
     return steps
 

@@ -125,7 +125,6 @@ def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) 
         "metadata": metadata,
         "deployment_metadata": {**metadata, "annotations": {naming.LEASH: settings(leash)}},
         "cluster": where.name,
-        "selector": labels,
         "labels": labels,
         "head": {key: head.get(key) for key in of_head},
         "image": container["image"],

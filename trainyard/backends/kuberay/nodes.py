@@ -133,21 +133,11 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
     if pods.is_leaving(pod):
         return _Seen("broken", LEAVES)
 
-    return _Seen("starting", _doing(pod, snapshot), is_pulling=_is_pulling(pod, snapshot))
-
-
-def _doing(pod: Object, snapshot: Snapshot) -> str:
-    """Return what a pod is doing before it is a node of Ray."""
-    if _is_pulling(pod, snapshot):
-        return "pulls the image"
-    return _told_by_status(pod) or "is being made"
-
-
-def _is_pulling(pod: Object, snapshot: Snapshot) -> bool:
-    if _told_by_status(pod):
-        return False
+    doing = _told_by_status(pod)
     newest = pods.newest(snapshot.events_of(pod), "Pulling", "Pulled", "Created")
-    return newest is not None and pods.reason(newest) == "Pulling"
+    if not doing and newest and pods.reason(newest) == "Pulling":
+        return _Seen("starting", "pulls the image", is_pulling=True)
+    return _Seen("starting", doing or "is being made")
 
 
 def _told_by_status(pod: Object) -> str:

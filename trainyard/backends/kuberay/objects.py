@@ -48,8 +48,6 @@ def token_step(location: Location) -> Step:
 
     def make_token() -> None:
         document = {
-            "apiVersion": SECRET.api,
-            "kind": SECRET.name,
             "metadata": {"name": name, "labels": naming.labels(location.name)},
             "type": "Opaque",
             "stringData": {record.TOKEN_KEY: secrets.token_hex(32)},
@@ -62,9 +60,7 @@ def token_step(location: Location) -> Step:
 def token(location: Location) -> str | None:
     name = naming.token_secret(location.name)
     secret = location.kube.get(SECRET, name, namespace=location.namespace)
-    if secret is None:
-        return None
-    return record.secret_token(secret)
+    return record.secret_token(secret or {})
 
 
 def login_step(location: Location, document: Object | None) -> Step:
@@ -152,8 +148,5 @@ def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
 
 def make(location: Location, kind: Kind, document: Object) -> None:
     """Create an object; if it exists, because another command was faster, leave it as it is."""
-    namespace = None
-    if kind.namespaced:
-        namespace = location.namespace
     with suppress(ConflictError):
-        location.kube.create(kind, document, namespace=namespace)
+        location.kube.create(kind, document, namespace=location.namespace)

@@ -251,8 +251,7 @@ def _install(kuberay: Kuberay) -> None:
     _remove_half_made(kuberay)
     if kube.get(NAMESPACE, section.namespace) is None:
         metadata = {"name": section.namespace, "labels": {naming.MADE_BY: naming.US}}
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-        objects.make(kuberay.location, NAMESPACE, namespace)
+        objects.make(kuberay.location, NAMESPACE, {"metadata": metadata})
 
     helm.install(
         section.release,

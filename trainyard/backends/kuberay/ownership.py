@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trainyard.backends.kuberay import location, naming, pods
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.shared import owner as owners
-from trainyard.errors import RequestError
 from trainyard.seams.kube.types import CLAIM, RAY_CLUSTER, Kind, Object
 from trainyard.steps import YES, Answer, Step, no
 
@@ -28,10 +26,6 @@ def named_by(found: Object) -> str:
 
 def is_other(where: Location, owner: str) -> bool:
     return owner not in ("", where.owner)
-
-
-def refused(where: Location, owner: str, *, command: str) -> RequestError:
-    return owners.refused(where.name, owner, ours=where.owner, command=command)
 
 
 def take_step(where: Location, owner: str) -> Step:

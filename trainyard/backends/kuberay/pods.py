@@ -81,7 +81,6 @@ def phase(pod: Object) -> str:
 
 
 def is_running(pod: Object) -> bool:
-    """Say whether a pod runs, and is not being deleted."""
     return phase(pod) == "Running" and not is_leaving(pod)
 
 
@@ -100,7 +99,6 @@ def condition(owner: Object, kind: str) -> Mapping[str, Any]:
 
 
 def is_true(owner: Object, kind: str) -> bool:
-    """Say whether a condition of this kind holds."""
     return condition(owner, kind).get("status") == "True"
 
 

@@ -24,8 +24,7 @@ from trainyard.wording import named
 
 # The cluster file's keys for options of `ray start`.
 _OPTIONS = {"num-cpus": "cpus", "num-gpus": "gpus", "memory": "memory"}
-_OF_SIZES = ("count", "min", "max")
-_OF_GROUP = ("count", "min", "max", "idle_timeout", *_OPTIONS.values())
+_OF_GROUP = ("idle_timeout", *_OPTIONS.values())
 _SIMULATED = "kuberay.simulated_gpus"
 _AUTOSCALER = "the head's autoscaler, which groups that grow need,"
 # Words that change whenever a node's size does: they are not listed next to a changed size.
@@ -59,16 +58,9 @@ def changes(live: Object, desired: Object) -> tuple[Change, ...]:
     """
     old = _described(live)
     new = _described(desired)
-    differing = _differing(old, new)
-    resized = []
-    for group, word in differing:
-        if word == "count" and (group, "max") in differing:
-            resized.append(group)
-
-    found = [_resized(group, old, new) for group in resized]
-    for group, word in differing:
-        if group not in resized or word not in _OF_SIZES:
-            found.append(_change(group, word, old.get((group, word)), new.get((group, word))))
+    found = []
+    for group, word in _differing(old, new):
+        found.append(_change(group, word, old.get((group, word)), new.get((group, word))))
     return tuple(dict.fromkeys(found))
 
 
@@ -86,32 +78,11 @@ def _differing(old: Words, new: Words) -> list[tuple[str, str]]:
     return found
 
 
-def _resized(group: str, old: Words, new: Words) -> Change:
-    """Return the one change of a group from a fixed size to a range, or from a range to a size.
-
-    The file was edited, or the RayCluster was (`kubectl edit`).
-    """
-    now = _Sizes.of(group, old)
-    then = _Sizes.of(group, new)
-    return Change(
-        f"{group}: {now} nodes now, {then} desired",
-        applied=True,
-        ends_nodes=now.most > then.most,
-    )
-
-
 class _Sizes(NamedTuple):
     """The fewest and the most nodes of a group."""
 
     least: int
     most: int
-
-    @classmethod
-    def of(cls, group: str, words: Words) -> _Sizes:
-        if (group, "count") in words:
-            count = words[group, "count"] or 0
-            return cls(count, count)
-        return cls(words.get((group, "min")) or 0, words.get((group, "max")) or 0)
 
     def __str__(self) -> str:
         if self.least == self.most:
@@ -149,13 +120,11 @@ def _described_group(group: Object) -> dict[str, Any]:
     for option, value in group["rayStartParams"].items():
         words[_OPTIONS.get(option, option)] = value
 
-    least = group.get("minReplicas")
-    most = group.get("maxReplicas")
-    if least == most:
-        words["count"] = group.get("replicas")
-    else:
-        words["min"] = least
-        words["max"] = most
+    sizes = _Sizes(group.get("minReplicas") or 0, group.get("maxReplicas") or 0)
+    if sizes.least == sizes.most:
+        count = group.get("replicas") or 0
+        sizes = _Sizes(count, count)
+    words["count"] = sizes
     words["idle_timeout"] = group.get("idleTimeoutSeconds")
     words["Ray's labels"] = group.get("labels")
 
@@ -199,6 +168,9 @@ def _change(group: str, word: str, old: Any, new: Any) -> Change:
         return Change(f"{group} is new", applied=True)
     if not word:
         return Change(f"{group} is gone")
+    if word == "count":
+        text = f"{group}.count: {old} now, {new} desired"
+        return Change(text, applied=True, ends_nodes=old.most > new.most)
     if word not in (*_OF_GROUP, _SIMULATED, "image"):
         return Change(f"{word} differs")
     name = word
@@ -206,8 +178,7 @@ def _change(group: str, word: str, old: Any, new: Any) -> Change:
         name = f"{group}.{word}"
     return Change(
         f"{name}: {_shown(word, old)} now, {_shown(word, new)} desired",
-        applied=word in (*_OF_SIZES, "idle_timeout"),
-        ends_nodes=word in ("count", "max") and (old or 0) > (new or 0),
+        applied=word == "idle_timeout",
     )
 
 

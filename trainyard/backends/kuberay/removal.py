@@ -104,10 +104,9 @@ def step(
 def delete(location: Location, objects: Left) -> None:
     for kind, found in objects:
         # The uid makes sure that a successor of the same name is not deleted.
-        namespace = None
-        if kind.namespaced:
-            namespace = location.namespace
-        location.kube.delete(kind, pods.name(found), namespace=namespace, uid=pods.uid(found))
+        location.kube.delete(
+            kind, pods.name(found), namespace=location.namespace, uid=pods.uid(found)
+        )
 
 
 def names(left: Left) -> str:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from trainyard.backends.kuberay import leash
 from trainyard.backends.kuberay.location import Location
 from trainyard.errors import Problem
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import (
     BUDGET,
     CLAIM,
-    DEPLOYMENT,
-    EVENT,
     NETWORK_POLICY,
     POD,
     RAY_CLUSTER,
-    ROLE,
-    ROLE_BINDING,
     SECRET,
-    SERVICE_ACCOUNT,
     Kind,
     Right,
 )
@@ -45,16 +41,7 @@ MAKE: Verbs = {
 STORAGE: Verbs = {(CLAIM, ""): _CHANGES}
 BUDGETS: Verbs = {(BUDGET, ""): _CHANGES}
 POLICIES: Verbs = {(NETWORK_POLICY, ""): _CHANGES}
-LEASH: Verbs = {(kind, ""): _CHANGES for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)}
-# Rights that are not checked: only image.verify, causes of failures, logs and shells need them.
-MORE: Verbs = {
-    (POD, ""): ("get", "list", "create", "delete"),
-    (POD, "log"): ("get",),
-    # Newer versions of Kubernetes require `create` too, although the request's method is GET.
-    (POD, "portforward"): ("get", "create"),
-    (POD, "exec"): ("get", "create"),
-    (EVENT, ""): ("list",),
-}
+LEASH: Verbs = {(kind, ""): _CHANGES for kind in leash.KINDS}
 
 
 def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:

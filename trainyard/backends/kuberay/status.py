@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -37,7 +36,7 @@ from trainyard.backends.kuberay.snapshot import (
 )
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import record
-from trainyard.backends.shared.logs import TAIL_LINES, Follower, LogFile
+from trainyard.backends.shared.logs import TAIL_LINES, LogFile, followed, ray_files
 from trainyard.backends.shared.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
@@ -45,7 +44,6 @@ from trainyard.seams.kube.types import NODE, Object
 from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 
-POLL_SECONDS = 1.0
 # In the logs, a container's output has the container's name as its file name. The output of the
 # container's former run has this prefix.
 FORMER = "former "
@@ -99,7 +97,7 @@ def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus
     )
     return replace(
         now,
-        simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
+        simulated_gpus=pods.annotations_of(snapshot.owner).get(naming.SIMULATED) == "true",
         detail="; ".join(filter(None, details)),
         differences=differences,
         leash=present_leash,
@@ -125,6 +123,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
             what += f": {progress}"
         raise NotReadyError(what, hint="Make it: trainyard cluster.up")
 
+    annotations = pods.annotations_of(snapshot.owner)
     expected = tuple(nodes.expected(made, node_statuses))
     optional = {node.name for node in expected if node.optional}
     down = []
@@ -136,10 +135,10 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         cluster=spec.name,
         address=dashboard.address(),
         token=objects.token(where),
-        simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
+        simulated_gpus=annotations.get(naming.SIMULATED) == "true",
         expected=expected,
         ray_version=versions.RAY,
-        image=_annotation(snapshot, naming.IMAGE),
+        image=annotations.get(naming.IMAGE),
         tunnel=_tunnel(where),
         down=tuple(down),
         checks=lambda: gpu_checks(where, snapshot.pods),
@@ -153,34 +152,24 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     )
 
 
-class _Held(NamedTuple):
-    """A pod's host, and how many GPUs the pod holds there."""
-
-    host: str
-    gpus: int
-
-
 def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, ...]:
     """Check, for each node with GPUs, that its host offers all GPUs that the cluster's pods hold.
 
     Asks Kubernetes for the hosts; if the user may not read them, the check is skipped, not failed.
     """
     resource = where.section.gpu_resource
-    held: dict[str, _Held] = {}
-    for pod in cluster_pods:
-        gpus = pods.gpus(pod, resource)
-        if _runs(pod) and gpus:
-            held[naming.node_name(pod)] = _Held(pods.host(pod), gpus)
+    holders = [pod for pod in cluster_pods if _runs(pod) and pods.gpus(pod, resource)]
 
-    def check(node: str) -> Check:
-        host = held[node].host
+    def check(holder: Object) -> Check:
+        node = naming.node_name(holder)
+        host = pods.host(holder)
         try:
             found = where.kube.get(NODE, host) or {}
         except PrerequisiteError as error:
             return Check("allocatable", node, True, error.what, skipped=True)
 
         offer = pods.offered(found, resource)
-        needed = sum(pod.gpus for pod in held.values() if pod.host == host)
+        needed = sum(pods.gpus(pod, resource) for pod in holders if pods.host(pod) == host)
         detail = f"Kubernetes node {host} offers {offer} {resource}"
         if offer >= needed:
             return Check("allocatable", node, True, detail)
@@ -189,7 +178,7 @@ def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, 
         hint = DEVICE_PLUGIN.format(host=host)
         return Check("allocatable", node, False, detail, hint=hint)
 
-    return tuple(side_by_side(check, held))
+    return tuple(side_by_side(check, holders))
 
 
 def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
@@ -218,12 +207,6 @@ def _runs(head: Object | None) -> bool:
     return head is not None and pods.is_running(head)
 
 
-def _annotation(snapshot: Snapshot, name: str) -> str | None:
-    if snapshot.owner is None:
-        return None
-    return pods.annotations_of(snapshot.owner).get(name)
-
-
 def _token_command(where: Location, site: Site) -> str:
     """Return the shell command that prints the token, for a user with the right to read Secrets."""
     secret = ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
@@ -231,13 +214,7 @@ def _token_command(where: Location, site: Site) -> str:
     return f"{location.kubectl(where)} {shlex.join(secret)} | base64 -d"
 
 
-def logs(
-    dashboard: Dashboard,
-    *,
-    follow: bool,
-    node: str = "",
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[LogLine]:
+def logs(dashboard: Dashboard, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the last log lines of all nodes, or of `node`; with `follow` until no pod is left.
 
     Raises NotReadyError without pods, UnknownNodeError for an unknown `node`.
@@ -250,30 +227,21 @@ def logs(
         )
     if node:
         pick(found, node, cluster=where.name)
-    return _lines(dashboard, objects.token(where), node, follow=follow, sleep=sleep)
+    token = objects.token(where)
 
+    def listed() -> list[Object]:
+        return [pod for pod in cluster_pods(where) if node in ("", naming.node_name(pod))]
 
-def _lines(
-    dashboard: Dashboard,
-    token: str | None,
-    node: str,
-    *,
-    follow: bool,
-    sleep: Callable[[float], None],
-) -> Iterator[LogLine]:
-    where = dashboard.location
-    follower = Follower()
-    while found := [pod for pod in cluster_pods(where) if node in ("", naming.node_name(pod))]:
+    def read() -> Iterator[LogFile]:
         runs: list[_Run] = []
-        for pod in found:
+        for pod in listed():
             runs += _runs_of(pod)
-        yield from follower.added(side_by_side(partial(_file, where), runs))
+        yield from side_by_side(partial(_file, where), runs)
         # If Ray does not answer, the containers' output above says why.
         with suppress(OutsideError):
-            yield from follower.fresh(dashboard.address(), token, node)
-        if not follow:
-            return
-        sleep(POLL_SECONDS)
+            yield from ray_files(dashboard.address(), token, node)
+
+    return followed(read, lambda: follow and bool(listed()))
 
 
 def _file(where: Location, run: _Run) -> LogFile:

@@ -200,7 +200,7 @@ def probe(
         "annotations": dict(section.annotations),
     }
 
-    return {"apiVersion": POD.api, "kind": POD.name, "metadata": metadata, "spec": pod}
+    return {"metadata": metadata, "spec": pod}
 
 
 def _only_on(host: str) -> Object:

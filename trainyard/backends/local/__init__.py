@@ -29,7 +29,6 @@ def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
-    """Return the steps that make the cluster match its file."""
     ray_nodes.refuse_growing_groups(spec)
     return node_steps(ThisMachine(spec, site))
 

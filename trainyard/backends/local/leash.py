@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -62,8 +61,7 @@ def start(
     command = [sys.executable, str(PROGRAM), given]
     environment = {**environ, processes.MARKER: files.marker(_MARK)}
     process = processes.start(command, env=environment, log=log, directory=Path("/"))
-    record = {"idle": leash.idle, "deadline": leash.deadline, "process": asdict(process)}
-    write_private(_record(files), json.dumps(record))
+    write_private(_record(files), settings(leash, process=asdict(process)))
 
 
 def end(files: ClusterFiles) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +17,7 @@ from trainyard.backends import contract
 from trainyard.backends.contract import LeashStatus
 from trainyard.backends.local import leash, node_processes
 from trainyard.backends.local.naming import ClusterFiles
-from trainyard.backends.local.node_processes import LOOPBACK, Ports
+from trainyard.backends.local.node_processes import Ports
 from trainyard.backends.shared import ray_nodes
 from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import HEAD_FILES, TAIL_LINES, LogFile
@@ -26,6 +27,7 @@ from trainyard.backends.shared.single_host import Machine, ObservedNode, ended
 from trainyard.endpoint import MissingPackage
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams import processes, programs
+from trainyard.seams.forwarding import LOOPBACK
 from trainyard.spec.units import GIB
 
 # Measured without tasks: the processes of a worker hold 0.35 GiB, those of the head 0.6 GiB.
@@ -134,11 +136,7 @@ class ThisMachine(Machine):
         ports = self._ports()
         if ports is None or "head" in missing:
             ports = Ports(*processes.free_ports(2))
-            record = {
-                "name": self.spec.name,
-                "ports": {"gcs": ports.gcs, "dashboard": ports.dashboard},
-            }
-            write_cluster(self.site.state, self.site.backend, record)
+            write_cluster(self.site.state, self.site.backend, {"ports": asdict(ports)})
 
         for plan in self.plans:
             if plan.name in missing:

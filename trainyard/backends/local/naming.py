@@ -91,7 +91,6 @@ def private_directory(path: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """Remove a directory with all its content; LeftoverError if that fails."""
     try:
         tree.remove(str(directory))
     except OSError as error:

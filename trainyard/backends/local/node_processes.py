@@ -15,12 +15,12 @@ from trainyard.backends.shared.ray_nodes import NodePlan
 from trainyard.backends.shared.record import read_json, write_private
 from trainyard.errors import LeftoverError
 from trainyard.seams import processes
+from trainyard.seams.forwarding import LOOPBACK
 from trainyard.seams.processes import ProcessId
 
 # Separate programs, run by their paths.
 KEEPER = Path(processes.__file__).with_name("keeper.py")
 LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,6 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
 
 
 def temporary(files: ClusterFiles, name: str) -> Path:
-    """Return the directory of a node's temporary files, which is removed with the node."""
     return files.node_temp(name) / "tmp"
 
 

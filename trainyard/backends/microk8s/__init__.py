@@ -283,7 +283,6 @@ def _kubeconfig(site: Site) -> Path:
 
 BACKEND = Backend(
     traits=Traits(
-        names_change=True,
         pushed_image="cluster.up",
         nodes_pull=True,
         leaves="MicroK8s stays on the hosts",

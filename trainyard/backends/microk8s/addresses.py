@@ -21,7 +21,6 @@ def file(site: Site) -> Path:
 
 
 def known(site: Site) -> frozenset[str]:
-    """Return the recorded addresses."""
     return frozenset(read_json(file(site)) or ())
 
 

@@ -54,7 +54,7 @@ def steps(
 
     for known in files.registries(spec, environ):
         steps.append(_trust_step(lab, known, after))
-    steps.append(_kubeconfig_step(lab, kubeconfig_file, after))
+    steps.append(kubeconfig.step(lab, kubeconfig_file, after=after))
     return steps
 
 
@@ -108,7 +108,6 @@ def gpus(spec: ClusterSpec) -> int:
 
 
 def _offered(lab: Lab, least: int) -> Answer:
-    """Say whether the hosts offer at least `least` GPUs to Kubernetes."""
     offered = {name: pods.offered(node, GPU) for name, node in lab.nodes().items()}
     if sum(offered.values()) >= least:
         return YES
@@ -119,8 +118,6 @@ def _offered(lab: Lab, least: int) -> Answer:
 
 
 def _trust_step(lab: Lab, known: Known, after: str) -> Step:
-    """Return the step that writes containerd's files for a registry or mirror to every host."""
-
     def lacks(_: Host, fact: Facts) -> str:
         if fact.trust.get(known.name, "") == known.hosts_toml:
             return ""
@@ -131,19 +128,8 @@ def _trust_step(lab: Lab, known: Known, after: str) -> Step:
     def write(host: Host) -> None:
         host.root("mkdir", "-p", f"{CERTS_D}/{known.name}")
         for path, content in known.files.items():
-            host.connection.put(path, content, sudo=True)
+            host.connection.put(path, content)
 
     noun = f"mirror of {known.name}" if known.is_mirror else f"registry {known.name}"
     title = f"Every host knows the {noun}"
     return each_step(lab, f"trust:{known.name}", title, lacks, write, after=after)
-
-
-def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:
-    def ca() -> str:
-        return lab.first.root("cat", f"{DATA}/certs/ca.crt").stdout
-
-    # MicroK8s' own kubeconfig names the host's address of the default route, which this machine may
-    # not reach: the file's address replaces it.
-    return kubeconfig.step(
-        path, ca, lambda: lab.first.microk8s("config").stdout, lab.first.server, after=after
-    )

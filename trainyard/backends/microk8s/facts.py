@@ -153,9 +153,7 @@ def read(connection: Connection, *, now: float) -> Facts:
 
     Raises HostError if the host cannot be asked, or if its answer cannot be read.
     """
-    fields, facts = host_facts.read(connection, _NAMES + SCRIPT, now=now)
-    with host_facts.naming(connection):
-        return of(fields, facts)
+    return host_facts.read(connection, _NAMES + SCRIPT, of, now=now)
 
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
@@ -178,7 +176,9 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
         locks=frozenset(under(fields, "lock.")),
         members=fact(fields, "members", lambda text: _members(decoded(text))),
         trust={registry: block(fields, f"trust.{registry}") for registry in trust},
-        certificates={name: fact(fields, f"certificate.{name}", _unix_seconds) for name in ends},
+        certificates={
+            name: fact(fields, f"certificate.{name}", ssl.cert_time_to_seconds) for name in ends
+        },
         endpoints=block(fields, "endpoints"),
         cluster_dns=fields.get("cluster-dns", ""),
         foreign_launch=fields.get("foreign", ""),
@@ -205,7 +205,3 @@ def _members(text: str) -> tuple[Member, ...]:
     except yaml.YAMLError as error:
         raise ValueError("no YAML") from error
     return tuple(Member(str(entry["Address"]), entry.get("Role", 0) == 0) for entry in entries)
-
-
-def _unix_seconds(end: str) -> float:
-    return float(ssl.cert_time_to_seconds(end))

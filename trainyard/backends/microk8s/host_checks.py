@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 
 from trainyard.errors import Problem
 from trainyard.seams.ssh.facts import Facts
-from trainyard.spec.units import GIB
+from trainyard.seams.ssh.hosts import Host
 from trainyard.wording import counted, named
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -19,49 +18,22 @@ KERNEL = (4, 15)
 SKEW_SECONDS = 30.0
 
 
-def alone(
-    fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address: str = ""
-) -> Iterator[str]:
+def alone(fact: Facts, host: Host, ports: Mapping[int, str], gpus: int) -> Iterator[str]:
     """Yield the problems of one host.
 
-    `ip` is its address for other hosts, `address` the one for this machine. `ports` must be free.
-    `gpus` is the number of GPUs that the cluster needs on all hosts together.
+    `ports` must be free. `gpus` is the number of GPUs that the cluster needs on all hosts together.
     """
     messages = [
         _architecture(fact),
         _kernel(fact),
         _route(fact),
-        _address(fact, ip),
+        _address(fact, host.ip),
         _ports(fact, ports),
-        _hostname(fact, address),
+        _hostname(fact, host.name),
     ]
     if gpus:
         messages.append(_driver(fact))
     yield from filter(None, messages)
-
-
-def memory(fact: Facts, role: str, least: int) -> str | None:
-    """Return the problem if a host has less than `least` bytes of memory, else None."""
-    if fact.memory >= least:
-        return None
-    has = f"{fact.memory / GIB:.1f} GiB"
-    return f"has {has} of memory, and {role} needs {least // GIB} GiB"
-
-
-def overlap(fact: Facts, ranges: Iterable[str], skipped: re.Pattern[str], *, of: str) -> str | None:
-    """Return the problem if a route of a host overlaps with one of the ranges, else None.
-
-    Lines of routes that match `skipped` do not count. `of` says in the message whose ranges these
-    are.
-    """
-    for line in fact.routes.splitlines():
-        target = line.partition(" ")[0]
-        if "/" not in target or skipped.search(line):
-            continue
-        for network in map(ipaddress.ip_network, ranges):
-            if ipaddress.ip_network(target, strict=False).overlaps(network):
-                return f"its network {target} overlaps with {of} {network}"
-    return None
 
 
 def together(facts: Mapping[str, Facts], gpus: int) -> Iterator[Problem]:

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from trainyard.backends.microk8s import files, offline
 from trainyard.backends.microk8s.facts import COMMON, LAUNCH_FILE, SYSCTL_FILE, SYSCTLS, Facts
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
+from trainyard.backends.microk8s.offline import INSTALL_SECONDS
 from trainyard.errors import RequestError
 from trainyard.seams.ssh import hosts_file
 from trainyard.seams.ssh.snaps import FROM_FILE
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
-# The snap has a few hundred MB, and the store may be slow.
-INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0
 INFO_SECONDS = 20
 # Signs that `snap info` prints instead of a closed channel's version (snapd, cmd/snap/cmd_info.go),
@@ -100,7 +99,7 @@ def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
 def _write_launch_file(host: Host, lab: Lab) -> None:
     host.root("mkdir", "-p", COMMON)
     launch = files.launch(is_first=host is lab.first, mirrors=lab.mirrors)
-    host.connection.put(LAUNCH_FILE, launch, sudo=True)
+    host.connection.put(LAUNCH_FILE, launch)
 
 
 def _install_step(lab: Lab) -> Step:
@@ -234,8 +233,6 @@ def _minor(channel: str) -> int:
 
 
 def _start_step(lab: Lab, after: str) -> Step:
-    """Return the step that starts MicroK8s on every host whose kubelet does not run."""
-
     def lacks(_: Host, fact: Facts) -> str:
         if fact.is_stopped or KUBELET_PORT not in fact.listening:
             return "its kubelet does not run"

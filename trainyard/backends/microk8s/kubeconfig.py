@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import yaml
 
 from trainyard.backends.contract import Site
+from trainyard.backends.microk8s.facts import DATA
+from trainyard.backends.microk8s.lab import Lab
 from trainyard.backends.shared import record
 from trainyard.errors import OutsideError
 from trainyard.seams.addresses import answers
@@ -20,25 +22,23 @@ from trainyard.steps import YES, Answer, Step, no
 STEP = "kubeconfig"
 
 
-def step(
-    path: Path, ca: Callable[[], str], text: Callable[[], str], server: str, *, after: str
-) -> Step:
-    """Return the step that writes the kubeconfig to `path`, unless it has the CA of Kubernetes.
-
-    `ca` asks Kubernetes for its CA, `text` for its own kubeconfig. `server` is written instead of
-    the server there.
-    """
+def step(lab: Lab, path: Path, *, after: str) -> Step:
+    """Return the step that writes the kubeconfig to `path`, unless it has the CA of Kubernetes."""
 
     def done() -> Answer:
         if not path.exists():
             return no("it is not there")
-        if _ca(yaml.safe_load(path.read_text())).strip() == ca().strip():
+        ca = lab.first.root("cat", f"{DATA}/certs/ca.crt").stdout
+        if _ca(yaml.safe_load(path.read_text())).strip() == ca.strip():
             return YES
         return no("it is of another cluster")
 
-    return Step(
-        STEP, "Write its kubeconfig", done, lambda: write(path, text(), server), after=after
-    )
+    def do() -> None:
+        # MicroK8s' own kubeconfig names the host's address of the default route, which this machine
+        # may not reach: the file's address replaces it.
+        write(path, lab.first.microk8s("config").stdout, lab.first.server)
+
+    return Step(STEP, "Write its kubeconfig", done, do, after=after)
 
 
 def write(path: Path, text: str, server: str) -> None:

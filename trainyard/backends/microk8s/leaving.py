@@ -57,11 +57,12 @@ def steps(lab: Lab, site: Site) -> list[Step]:
             "no control plane answers", hint="Repeat the same command: it continues from here."
         )
 
+    nodes = left_file(lab.hosts, lab.facts(), lab.nodes())
     if site.wishes.remove:
-        _refuse_unknown_addresses(lab, site)
+        _refuse_unknown_addresses(nodes, site)
 
     left = []
-    for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items():
+    for name, node in nodes.items():
         ssh = _address(node)
         connection = connect(ssh, site.environ)
         left.append(Host(name, internal_ip(node), ssh, connection, is_control_plane=False))
@@ -113,14 +114,14 @@ def refuse_left(lab: Lab) -> None:
         )
 
 
-def _refuse_unknown_addresses(lab: Lab, site: Site) -> None:
+def _refuse_unknown_addresses(left: Mapping[str, Object], site: Site) -> None:
     """Raise RequestError if a left host's address was never named by a cluster file here.
 
     Its annotation is then not trusted (see addresses.py).
     """
     known = addresses.known(site)
     unknown = []
-    for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items():
+    for name, node in left.items():
         if _address(node) not in known:
             unknown.append(f"{name} ({_address(node)})")
     if unknown:

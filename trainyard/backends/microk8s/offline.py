@@ -13,6 +13,7 @@ from trainyard.wording import counted, named
 
 # Containerd unpacks images of some GB, perhaps on a slow disk.
 LOAD_SECONDS = 600.0
+# The snap has a few hundred MB, and the store may be slow.
 INSTALL_SECONDS = 900.0
 ON_HOST = "/var/tmp"  # noqa: S108 (root writes there; a name of its own is made for each file)
 
@@ -62,7 +63,7 @@ def put_step(lab: Lab) -> Step:
     def put(host: Host) -> None:
         host.root("mkdir", "-p", SIDELOAD)
         for path in _missing(lab, lab.fact(host), among=("", LOADED)):
-            host.connection.put(f"{SIDELOAD}/{path.name}", path, sudo=True)
+            host.connection.put(f"{SIDELOAD}/{path.name}", path)
 
     return each_step(lab, "image-files", f"Every host has {_files(lab)}", lacks, put)
 
@@ -109,9 +110,9 @@ def _install(host: Host, path: Path, *flags: str) -> None:
     there = f"{ON_HOST}/trainyard-{path.name}"
     assertion = path.with_suffix(".assert")
     try:
-        host.connection.put(there, path, sudo=True)
+        host.connection.put(there, path)
         if assertion.is_file():
-            host.connection.put(f"{there}.assert", assertion, sudo=True)
+            host.connection.put(f"{there}.assert", assertion)
             host.root("snap", "ack", f"{there}.assert")
         else:
             # A snap that was built locally has no assertion.

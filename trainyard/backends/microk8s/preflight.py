@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def problems(
 
 def _alone(host: Host, fact: Facts, desired: Desired) -> Iterator[str | None]:
     ports = PORTS if fact.is_bare else {}
-    yield from host_checks.alone(fact, host.ip, ports, desired.gpus, address=host.name)
+    yield from host_checks.alone(fact, host, ports, desired.gpus)
     yield _disk(fact, desired)
     yield _registry_port(fact, desired)
     for rule in RULES:
@@ -132,9 +133,15 @@ def _snapd(fact: Facts, host: Host) -> str | None:
 
 
 def _memory(fact: Facts, host: Host) -> str | None:
+    role = "a worker"
+    least = GIB
     if host.is_control_plane:
-        return host_checks.memory(fact, "a control plane", 2 * GIB)
-    return host_checks.memory(fact, "a worker", GIB)
+        role = "a control plane"
+        least = 2 * GIB
+
+    if fact.memory >= least:
+        return None
+    return f"has {fact.memory / GIB:.1f} GiB of memory, and {role} needs {least // GIB} GiB"
 
 
 def _disk(fact: Facts, desired: Desired) -> str | None:
@@ -147,8 +154,15 @@ def _disk(fact: Facts, desired: Desired) -> str | None:
 
 
 def _ranges(fact: Facts, host: Host) -> str | None:
-    if fact.is_bare:
-        return host_checks.overlap(fact, RANGES, _OWN_INTERFACES, of="MicroK8s'")
+    if not fact.is_bare:
+        return None
+    for line in fact.routes.splitlines():
+        target = line.partition(" ")[0]
+        if "/" not in target or _OWN_INTERFACES.search(line):
+            continue
+        for network in map(ipaddress.ip_network, RANGES):
+            if ipaddress.ip_network(target, strict=False).overlaps(network):
+                return f"its network {target} overlaps with MicroK8s' {network}"
     return None
 
 

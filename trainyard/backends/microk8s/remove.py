@@ -21,7 +21,6 @@ from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 
 REMOVE_SECONDS = 600.0
-# The id of the step that removes MicroK8s.
 _REMOVE = "remove-microk8s"
 
 
@@ -93,7 +92,6 @@ def give_back(host: Host, fact: Facts) -> None:
 
 
 def purge(host: Host) -> None:
-    """Remove MicroK8s from a host, with all its data."""
     host.root("snap", "remove", "microk8s", "--purge", seconds=REMOVE_SECONDS)
 
 

@@ -72,8 +72,7 @@ def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[St
         if desired is None:
             return
         leash.set(desired)
-        record = {"idle": desired.idle, "deadline": desired.deadline}
-        write_private(site.state / _RECORD, json.dumps(record))
+        write_private(site.state / _RECORD, settings(desired))
 
     limits = []
     if spec.leash.idle is not None:
@@ -155,7 +154,7 @@ def words(leash: LeashStatus) -> str:
 
 
 def settings(leash: LeashStatus, **more: Any) -> str:
-    """Return the JSON that configures the leash's program on the cluster."""
+    """Return the limits of a leash as JSON, with `more` for its program or its record."""
     return json.dumps({"idle": leash.idle, "deadline": leash.deadline, **more}, sort_keys=True)
 
 

@@ -37,43 +37,29 @@ class LogFile:
     lines: list[str]
 
 
-class Follower:
-    """Remembers what was read of each file; a file's first read yields its last `first` lines."""
-
-    def __init__(self, first: int = FIRST_LINES) -> None:
-        self._first = first
-        self._before: dict[Hashable, list[str]] = {}
-
-    def fresh(self, address: str, token: str | None, node: str = "") -> Iterator[LogLine]:
-        """Ask Ray for its log files, and return the lines added since the last call."""
-        return self.added(ray_files(address, token, node))
-
-    def added(self, files: Iterable[LogFile]) -> Iterator[LogLine]:
-        """Yield the lines added since the last call; of a new file its last `first` lines."""
-        for file in files:
-            before = self._before.get(file.key)
-            if before is None:
-                fresh = file.lines[-self._first :]
-            else:
-                fresh = added(before, file.lines)
-            self._before[file.key] = file.lines
-            for line in fresh:
-                yield LogLine(file.node, file.name, line)
-
-
 def followed(
     read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
 ) -> Iterator[LogLine]:
-    """Yield each file's last lines, then poll once a second for added lines while `goes_on()`."""
-    follower = Follower(first)
+    """Yield each file's last `first` lines, then poll once a second for added ones.
+
+    Ends when `goes_on()` is false.
+    """
+    known: dict[Hashable, list[str]] = {}
     while True:
-        yield from follower.added(read())
+        for file in read():
+            fresh = file.lines[-first:]
+            if file.key in known:
+                fresh = added(known[file.key], file.lines)
+            known[file.key] = file.lines
+            for line in fresh:
+                yield LogLine(file.node, file.name, line)
+
         if not goes_on():
             return
         time.sleep(POLL_SECONDS)
 
 
-def ray_files(address: str, token: str | None, only: str = "") -> Iterator[LogFile]:
+def ray_files(address: str, token: str | None, only: str) -> Iterator[LogFile]:
     """Ask Ray for the last lines of the log files of its nodes that are alive.
 
     `only` is the name of one node, "" for all. Raises OutsideError if Ray does not answer.

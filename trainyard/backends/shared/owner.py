@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import getpass
 import platform
+import socket
 from collections.abc import Mapping
+from pathlib import Path
 
 from trainyard.errors import RequestError
 
@@ -21,8 +23,12 @@ def current(environ: Mapping[str, str]) -> str:
     return given(environ) or f"{getpass.getuser()}@{platform.node()}"
 
 
+def of_directory(environ: Mapping[str, str], state: Path) -> str:
+    """Return $TRAINYARD_OWNER, else this host's name and the directory of its records."""
+    return given(environ) or f"{socket.gethostname()}:{state.parent.absolute()}"
+
+
 def refused(cluster: str, theirs: str, *, ours: str, command: str) -> RequestError:
-    """Return the error for a command that would change or end another user's cluster."""
     return RequestError(
         f"cluster {cluster} belongs to {theirs}",
         where=f"you are {ours}",

@@ -32,14 +32,12 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_token(path: Path) -> str | None:
-    """Return the token in a file; None if the file does not exist."""
     if path.exists():
         return path.read_text().strip()
     return None
 
 
 def make_token(path: Path) -> None:
-    """Write a new token to a file, unless the file exists."""
     if not path.exists():
         write_private(path, secrets.token_hex(32))
 
@@ -122,7 +120,7 @@ def write_made_from(state: Path, file: Path, overrides: Sequence[str]) -> None:
 
 def made_from(state: Path) -> Path | None:
     """Return the path of the file that the cluster was made from; None if it is not recorded."""
-    found = _made_from(state)
+    found = read_json(state / _MADE_FROM)
     if found is None:
         return None
     return Path(found["file"])
@@ -130,15 +128,10 @@ def made_from(state: Path) -> Path | None:
 
 def made_with(state: Path) -> tuple[str, ...] | None:
     """Return the `--set` values that the cluster was made with; None if they are not recorded."""
-    found = _made_from(state)
+    found = read_json(state / _MADE_FROM)
     if found is None:
         return None
     return tuple(found["overrides"])
-
-
-def _made_from(state: Path) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = read_json(state / _MADE_FROM)
-    return found
 
 
 def secret_token(secret: Mapping[str, Any]) -> str | None:

@@ -18,8 +18,18 @@ def of_head(error: RequestError, *, title: str) -> Step:
     return _step("replace-head", title, error, detail=detail, needs=RECREATE)
 
 
+def of_another_head(differences: str) -> Step:
+    """Return `of_head` for a file whose head differs from the one that runs."""
+    error = RequestError(
+        "the head in the cluster file is not the head that runs; to replace it ends everything "
+        "on the cluster",
+        where=differences,
+        hint="If that is meant: trainyard cluster.up --recreate",
+    )
+    return of_head(error, title="Replace the head that runs")
+
+
 def of_foreign_cluster(error: RequestError) -> Step:
-    """Return the step that refuses to change another user's cluster."""
     detail = f"needs {ADOPT}: {error.what}, {error.where}"
     title = "Change another user's cluster"
     return _step("foreign-cluster", title, error, detail=detail, needs=ADOPT)

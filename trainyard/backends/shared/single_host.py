@@ -20,7 +20,7 @@ from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import LogFile, followed
 from trainyard.backends.shared.ray_nodes import NodePlan
 from trainyard.endpoint import Endpoint
-from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
+from trainyard.errors import NotReadyError, OutsideError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.groups import NodeSpec
@@ -32,7 +32,6 @@ Plan = Mapping[str, Any]
 # A head and two workers took 5 to 8 s on 2 idle cores. A busy machine may need much longer, and
 # Ray several tries.
 READY_SECONDS = 300.0
-# The ids of two steps.
 _REMOVE = "remove-nodes"
 _START = "start-nodes"
 
@@ -289,7 +288,8 @@ class Machine(ABC):
             size = node.expected(name)
         if size is None:
             return NodeStatus(name, "", self.host, state, None, 0, detail)
-        return NodeStatus(name, size.group, self.host, state, size.cpus, size.gpus, detail)
+        group = size.group or ""
+        return NodeStatus(name, group, self.host, state, size.cpus, size.gpus, detail)
 
     def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
         """Yield how existing nodes differ from the file; yields nothing about missing nodes."""
@@ -400,14 +400,7 @@ def _refusal(machine: Machine) -> list[Step]:
     if machine.site.wishes.recreate or not (head.runs and head.has_run):
         return []
 
-    error = RequestError(
-        "the head in the cluster file is not the head that runs; to replace it ends everything "
-        "on the cluster",
-        where="; ".join(ray_nodes.changes(head.plan, desired)),
-        hint="If that is meant: trainyard cluster.up --recreate",
-    )
-
-    return [refusal.of_head(error, title="Replace the head that runs")]
+    return [refusal.of_another_head("; ".join(ray_nodes.changes(head.plan, desired)))]
 
 
 def _all_answer(machine: Machine) -> Answer:

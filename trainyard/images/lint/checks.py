@@ -285,7 +285,6 @@ def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspect
 
 
 def _search_paths(inspection: Inspection) -> Verdict:
-    """Check that PATH and LD_LIBRARY_PATH list the directories that image.yaml demands."""
     lint = inspection.lint
     environ = inspection.image.env
     expected = [("PATH", path) for path in lint.path_contains]

@@ -65,7 +65,6 @@ class Inspection:
 
     @property
     def user(self) -> str:
-        """Return the user and uid as which the image runs, for messages."""
         return (
             f"{self.probed.text('user') or self.image.user or '?'} (uid "
             f"{self.probed.text('uid') or '?'})"
@@ -109,7 +108,7 @@ def _run(
 ) -> Probed:
     words = [*([] if entrypoint else SHELL), "-c", script(), NAME, *questions]
     try:
-        ran = run_once(engine, image.id, words, entrypoint=entrypoint or None, seconds=SECONDS)
+        ran = run_once(engine, image.id, words, entrypoint=entrypoint, seconds=SECONDS)
     except OutsideError as error:
         if not _CANNOT_RUN.search(error.where or ""):
             raise

@@ -151,7 +151,7 @@ class NewContainer:
     labels: Mapping[str, str]
     volumes: Mapping[str, str]
     ports: Mapping[int | str, tuple[str, int]] = field(default_factory=dict)
-    entrypoint: Sequence[str] | None = None
+    entrypoint: Sequence[str] = ()
     network: str | None = None
     user: str | None = None
 
@@ -165,10 +165,6 @@ def create(engine: Engine, name: str, new: NewContainer) -> str:
     log = bounded_log(engine)
     if log:
         log_config = LogConfig(type=log["driver"], config=log["options"])
-
-    entrypoint = None
-    if new.entrypoint is not None:
-        entrypoint = list(new.entrypoint)
 
     with refusals(f"make the container {name}"):
         host = engine.api.create_host_config(
@@ -186,7 +182,7 @@ def create(engine: Engine, name: str, new: NewContainer) -> str:
             labels=dict(new.labels),
             ports=list(new.ports),
             host_config=host,
-            entrypoint=entrypoint,
+            entrypoint=list(new.entrypoint) or None,
             user=new.user,
         )
     return str(answer["Id"])
@@ -263,10 +259,10 @@ def run_once(
     reference: str,
     command: Sequence[str],
     *,
-    entrypoint: Sequence[str] | None = None,
-    seconds: float = 60.0,
+    entrypoint: Sequence[str],
+    seconds: float,
 ) -> Ran:
-    """Run a command in a new container of an image; `entrypoint` replaces the image's own.
+    """Run a command in a new container of an image; an `entrypoint` replaces the image's own.
 
     The container is removed in any case, also on Ctrl-C. A command that still runs after `seconds`
     is killed, and has the exit code KILLED. Raises OutsideError when the engine cannot start the
@@ -276,9 +272,6 @@ def run_once(
     # answer.
     name = f"trainyard-once-{secrets.token_hex(6)}"
     api = engine.api
-    words = None
-    if entrypoint is not None:
-        words = list(entrypoint)
 
     try:
         with refusals(f"run {' '.join(command)[:60]} in {reference}"):
@@ -286,7 +279,7 @@ def run_once(
                 reference,
                 list(command),
                 name=name,
-                entrypoint=words,
+                entrypoint=list(entrypoint) or None,
                 labels={ONCE: "true"},
                 host_config=api.create_host_config(
                     network_mode="none", security_opt=list(HARDENED)

@@ -102,10 +102,8 @@ def connect(environ: Mapping[str, str], address: str | None = None) -> Engine:
         # of a command.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
-        why = last_error(socket.removeprefix("unix://"))
-        if why:
-            raise unreachable(where, DockerException(why)) from error
-        raise unreachable(where, error) from error
+        why = last_error(socket.removeprefix("unix://")) or str(error)
+        raise unreachable(where, why) from error
 
     return Engine(where, api, environ, socket)
 
@@ -126,18 +124,18 @@ def found_address(environ: Mapping[str, str]) -> str:
     return DEFAULT_SOCKET
 
 
-def unreachable(address: str, error: Exception) -> PrerequisiteError:
+def unreachable(address: str, why: str) -> PrerequisiteError:
     """Return the error for an engine that does not answer, with the likely cause."""
     if address.startswith("ssh://"):
         ssh = f"ssh {config.parse(address)} "
     else:
         ssh = ""
     hint = f"Is Docker installed and running there? Try: {ssh}docker info"
-    if "permission denied" in str(error).lower():
+    if "permission denied" in why.lower():
         command = f"{ssh}sudo usermod -aG docker $USER"
         hint = f"The user may not use Docker. Allow it: {command}, then log in again."
     return PrerequisiteError(
-        "the Docker engine does not answer", where=f"{address}: {error}", hint=hint
+        "the Docker engine does not answer", where=f"{address}: {why}", hint=hint
     )
 
 

@@ -32,7 +32,7 @@ class Kube:
         self.access = access
         self.context = access.context
         self.server = access.server
-        self.place = access.place
+        self.place = f"context {access.context}"
         self.transport = Transport(access)
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
@@ -50,13 +50,16 @@ class Kube:
         if response.status == 404:
             return []
 
-        items = response.document().get("items") or []
-        # The API leaves apiVersion and kind out of the items of a list.
-        return [{"apiVersion": kind.api, "kind": kind.name, **item} for item in items]
+        items: list[Object] = response.document().get("items") or []
+        return items
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
         """Make an object. Raises ConflictError if the object exists."""
-        return self.transport.send("POST", kind.path(namespace), body=body).document()
+        return self.transport.send(
+            "POST",
+            kind.path(namespace),
+            body={"apiVersion": kind.api, "kind": kind.name, **body},
+        ).document()
 
     def apply(
         self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False
@@ -132,12 +135,8 @@ class Kube:
             "resource": resource,
             "subresource": part,
         }
-        review = {
-            "apiVersion": _REVIEWS.api,
-            "kind": _REVIEWS.name,
-            "spec": {"resourceAttributes": attributes},
-        }
-        return bool(self.create(_REVIEWS, review)["status"]["allowed"])
+        review = self.create(_REVIEWS, {"spec": {"resourceAttributes": attributes}})
+        return bool(review["status"]["allowed"])
 
     def serves(self, kind: Kind) -> bool:
         """Say whether the cluster knows this kind, in this version."""

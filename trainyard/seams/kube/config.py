@@ -33,10 +33,6 @@ class Access:
         return f"{self.server} (context {self.context})"
 
     @property
-    def place(self) -> str:
-        return f"context {self.context}"
-
-    @property
     def source(self) -> str:
         return ", ".join(map(str, self.files))
 
@@ -70,11 +66,7 @@ def access(
 def _files(
     environ: Mapping[str, str], named: str | None, relative_to: Path | None
 ) -> tuple[Path, ...]:
-    if environ.get("HOME"):
-        home = Path(environ["HOME"])
-    else:
-        home = Path.home()
-
+    home = Path(environ.get("HOME") or Path.home())
     if named:
         if named.startswith("~/"):
             path = home / named[2:]

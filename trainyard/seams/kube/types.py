@@ -31,7 +31,7 @@ class Kind:
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
         """Return the URL's path of an object, of a part of it (`log`), or of all objects.
 
-        Without a namespace, the path is that of all namespaces.
+        Without a namespace, the path is that of all namespaces. Kinds that are in none ignore it.
         """
         path = self.root
         if self.namespaced and namespace:

@@ -108,5 +108,4 @@ def _bearer(answer: httpx.Response) -> str | None:
         token = document.get("token") or document.get("access_token")
         if token and answer.status_code == 200:
             return f"Bearer {token}"
-        return None
     return None

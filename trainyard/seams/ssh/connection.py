@@ -44,7 +44,7 @@ HOLD_SECONDS = 60.0
 # A file appears whole or not at all: a part of it, after a broken connection, is never moved into
 # the file's place.
 PUT = """umask 077
-cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$4" && exit
+cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod 644 "$1" && mv -f "$1" "$3" && exit
 rm -f "$1"
 exit 1"""
 
@@ -232,10 +232,8 @@ class Connection:
             return ["sh", "-c", FEED_SUDO, "sh", *ssh]
         return ssh
 
-    def put(
-        self, path: str, content: bytes | Path, *, mode: int = 0o644, sudo: bool = False
-    ) -> None:
-        """Write a file on the host, whole or not at all; its directory must exist there."""
+    def put(self, path: str, content: bytes | Path) -> None:
+        """Write root's file on the host, whole or not at all; its directory must exist there."""
         if isinstance(content, Path):
             stdin = b""
             then = content
@@ -245,10 +243,8 @@ class Connection:
             then = None
             size = len(content)
 
-        words = ["sh", "-c", PUT, "sh", f"{path}.{token_hex(4)}", str(size), f"{mode:o}", path]
-        seconds = PUT_SECONDS + size / SLOWEST
-        run = self.sudo if sudo else self.run
-        ran = run(words, stdin=stdin, then=then, seconds=seconds)
+        words = ["sh", "-c", PUT, "sh", f"{path}.{token_hex(4)}", str(size), path]
+        ran = self.sudo(words, stdin=stdin, then=then, seconds=PUT_SECONDS + size / SLOWEST)
         if ran.code != 0:
             reason = last_line(ran.stderr) or "the file arrived only in part"
             raise HostError(f"{path} cannot be written on {self.address.host}", where=reason)

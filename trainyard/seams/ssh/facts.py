@@ -6,8 +6,7 @@ import base64
 import ipaddress
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -44,19 +43,6 @@ Fact = TypeVar("Fact")
 LONGEST_SHOWN = 60
 
 
-@contextmanager
-def naming(connection: Connection) -> Iterator[None]:
-    """Turn the ValueError of a fact that cannot be read into a HostError that names the host."""
-    try:
-        yield
-    except ValueError as error:
-        raise HostError(
-            f"{connection.address.host} answers oddly: {error}",
-            hint="Repeat the same command: facts are asked for again. If it stays, look at that "
-            "host.",
-        ) from error
-
-
 @dataclass(frozen=True)
 class Facts:
     """A host at one moment. `memory` is in bytes.
@@ -82,8 +68,10 @@ class Facts:
     hosts_file: str
 
 
-def read(connection: Connection, script: str, *, now: float) -> tuple[Fields, Facts]:
-    """Ask a host for its facts, and for the fields that `script` adds.
+def read(
+    connection: Connection, script: str, more: Callable[[Fields, Facts], Fact], *, now: float
+) -> Fact:
+    """Ask a host for its facts, and for the fields that `script` adds; return `more` of both.
 
     `now` is this machine's clock, in seconds. Raises HostError if the host cannot be asked, or if a
     fact cannot be read.
@@ -98,8 +86,14 @@ def read(connection: Connection, script: str, *, now: float) -> tuple[Fields, Fa
 
     fields = fields_of(ran.stdout)
     seconds = time.monotonic() - began
-    with naming(connection):
-        return fields, parse(fields, now=now, seconds=seconds)
+    try:
+        return more(fields, parse(fields, now=now, seconds=seconds))
+    except ValueError as error:
+        raise HostError(
+            f"{connection.address.host} answers oddly: {error}",
+            hint="Repeat the same command: facts are asked for again. If it stays, look at that "
+            "host.",
+        ) from error
 
 
 def fields_of(printed: str) -> Fields:

@@ -95,15 +95,14 @@ def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> l
     return list(hosts.values())
 
 
-def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]) -> dict[str, Result]:
-    """Call `act` for all hosts at once; return the results by the hosts' names.
+def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], object]) -> None:
+    """Call `act` for all hosts at once.
 
     If one host fails, its error is raised; if several do, one error with all of them. The work on
     the other hosts is done first.
     """
-    results, errors = try_each(hosts, act)
+    _, errors = try_each(hosts, act)
     refuse(errors)
-    return results
 
 
 def try_each(

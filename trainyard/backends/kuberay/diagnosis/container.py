@@ -43,11 +43,6 @@ RULES = (
     Rule(
         r"no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"
     ),
-    Rule(
-        r"HTTP request to an HTTPS server|HTTP request was sent to HTTPS port",
-        "registry {registry} speaks TLS, and the node expects plain HTTP",
-        _TRUST + 'server = "https://{registry}".',
-    ),
     *errors.RULES,
     Rule("", "registry {registry} or the node refuses"),
 )
@@ -79,14 +74,6 @@ NOT_STARTED = (
     "PostStartHookError",
 )
 UNPREPARED = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "FailedMapVolume")
-# Hints for errors that no retry solves (kubernetes/pkg/kubelet/kuberuntime/security_context.go).
-NEVER_STARTED = {
-    "image has non-numeric user": "Say which user it is: `kuberay: {security: {restricted: true, "
-    "run_as_user: 1000}}`; or write its number into the Dockerfile (`USER 1000`), and push the "
-    "image again.",
-    "image will run as root": "Run it as another user, if it can: `kuberay: {security: "
-    "{restricted: true, run_as_user: 1000}}`; or leave `restricted` out.",
-}
 # One end of a container may be chance: from this many restarts on it is a crash.
 TRIES = 2
 TAIL_LINES = 12
@@ -169,25 +156,15 @@ def _not_started(container: Container) -> Diagnosis | None:
 
 def _cannot_start(text: str) -> Diagnosis:
     message = f"cannot start: {shortened(text)}"
-    hint = (
-        "Make what is missing, or correct the cluster file (image, kuberay.volumes, "
-        "runtime_class, security)."
-    )
-    # An object that exists may still be unknown to the kubelet.
-    tolerates = MINUTE
-    for pattern, never_started in NEVER_STARTED.items():
-        if pattern in text:
-            hint = never_started
-            tolerates = 0.0
-            break
-
     return Diagnosis(
         message,
-        hint,
+        "Make what is missing, or correct the cluster file (image, kuberay.volumes, "
+        "runtime_class, security).",
         error=PrerequisiteError,
         key="start",
         summary=message,
-        tolerates=tolerates,
+        # An object that exists may still be unknown to the kubelet.
+        tolerates=MINUTE,
     )
 
 

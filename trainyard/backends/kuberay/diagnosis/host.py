@@ -50,22 +50,11 @@ RULES = (
         "comes by itself).",
     ),
     Rule(
-        r"didn't match Pod's node affinity",
+        "",
         _ROOM,
-        "Correct kuberay.node_selector, or label a machine: kubectl label node NAME KEY=VALUE",
+        "Are there machines for what the cluster file asks (kuberay.node_selector, tolerations, "
+        "spread)? What each has: kubectl describe nodes",
     ),
-    Rule(
-        r"didn't match pod anti-affinity",
-        _ROOM,
-        "There are fewer machines than nodes: set `kuberay: {spread: preferred}`, or ask for fewer "
-        "nodes.",
-    ),
-    Rule(
-        r"untolerated taint(?! \{node\.kubernetes\.io)",
-        _ROOM,
-        "Tolerate the taint (kuberay.tolerations) if the cluster may use those machines.",
-    ),
-    Rule("", _ROOM, "What each machine has: kubectl describe nodes"),
 )
 # The scheduler appends remarks on preemption to its reasons; they are cut off here.
 _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )")

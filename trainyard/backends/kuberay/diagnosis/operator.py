@@ -20,20 +20,12 @@ from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.types import Object
 
 _BEGINNING = re.compile(r'^.*?pods? "[^"]*" is forbidden: |^.*?error creating: ', re.DOTALL)
-# Hints for rejections by the API server, by patterns of its text.
+# Hints for rejections by the API server whose text names no key of the cluster file.
 HINTS = {
-    r"exceeded quota|failed quota": "Ask for less in the cluster file, or have the quota raised.",
-    r"(?:maximum|minimum|max|min) \S+ (?:usage|limit|request)": (
-        "Ask for what it allows: kubectl describe limitrange"
-    ),
     r"violates PodSecurity": "`kuberay: {security: {restricted: true, run_as_user: 1000}}` "
     "satisfies it, if the image can run without root.",
     r"serviceaccount \S+ not found|no PriorityClass|RuntimeClass \S+ not found": "Make it, or correct the file: "
     "kuberay.service_account, priority_class or runtime_class.",
-    r"webhook": "An administrator of this Kubernetes knows its rules, or repairs its webhook.",
-    r"cannot \w+ resource": (
-        "The operator's role lacks that: repair it with Helm, or ask who installed it."
-    ),
 }
 
 

@@ -71,7 +71,7 @@ def _claim(inputs: Inputs) -> Object | None:
         "name": naming.claim(name),
         "namespace": inputs.section.namespace,
         "labels": naming.labels(name),
-        "annotations": _owned_by(inputs) or None,
+        "annotations": {naming.OWNER: inputs.owner},
         "access_modes": [storage.access],
         "storage_class": storage.storage_class,
         "size": pod.quantity(storage.size),
@@ -90,12 +90,6 @@ def _of_pods(inputs: Inputs, template: str) -> Object:
         "head": {naming.RAY_CLUSTER: name, naming.RAY_NODE_TYPE: "head"},
     }
     return rendered(template, values)
-
-
-def _owned_by(inputs: Inputs) -> dict[str, str]:
-    if inputs.owner:
-        return {naming.OWNER: inputs.owner}
-    return {}
 
 
 def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
@@ -135,7 +129,7 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
         "annotations": {
             naming.IMAGE: inputs.image,
             naming.SIMULATED: str(inputs.simulated).lower(),
-            **_owned_by(inputs),
+            naming.OWNER: inputs.owner,
         },
         "ray_version": versions.RAY,
         "grows": grows,

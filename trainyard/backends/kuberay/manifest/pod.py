@@ -19,9 +19,9 @@ from trainyard.spec.kubernetes import (
     KuberaySection,
     KubeVolume,
     PodGroup,
-    PodPlacement,
     PodSecurity,
     Requests,
+    Toleration,
 )
 from trainyard.spec.units import GIB
 
@@ -80,28 +80,24 @@ class NodeSize:
     """The size of each node of a group; all kinds of memory are in bytes.
 
     `memory` is the limit of the node, object store included. `cpus` is how many CPUs Ray gives to
-    tasks; 0 keeps tasks off the node, and the container then has `cpus_of_ray` CPUs for Ray itself.
+    tasks; 0 keeps tasks off the node. `cpu_limit` is the container's, never 0: Ray itself
+    needs CPUs.
     """
 
     group: str
     cpus: int
+    cpu_limit: int
     memory: int
     object_store: int
     shared_memory: int
     gpus: int
-    resources: Mapping[str, int] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    ray_start: Mapping[str, object] = field(default_factory=dict)
-    cpus_of_ray: int = 1
+    resources: Mapping[str, int]
+    labels: Mapping[str, str]
+    ray_start: Mapping[str, object]
 
     @property
     def is_head(self) -> bool:
         return self.group == HEAD
-
-    @property
-    def cpu_limit(self) -> int:
-        """Return the CPU limit of the container: `cpus`; if that is 0, `cpus_of_ray`."""
-        return self.cpus or self.cpus_of_ray
 
 
 def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
@@ -127,6 +123,7 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
     return NodeSize(
         group=name,
         cpus=cpus,
+        cpu_limit=cpus or ceil(requested or 1),
         memory=memory,
         object_store=object_store,
         # Rounded up to whole MiB, so that Kubernetes shows a short number.
@@ -135,7 +132,6 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
         resources=declared.resources,
         labels=declared.labels,
         ray_start=declared.ray_start,
-        cpus_of_ray=ceil(requested or 1),
     )
 
 
@@ -148,10 +144,10 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         gpus = 0
 
     place = section.pods(node.group, gpus=gpus)
-    taints = tolerations(place, None)
+    tolerations = list(place.tolerations)
     runtime_class = None
     if gpus:
-        taints = tolerations(place, section.gpu_resource)
+        tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
         runtime_class = place.runtime_class
 
     # A pod gets no token for the Kubernetes API (False), unless the file names a service account or
@@ -169,7 +165,8 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         "pull_secrets": [{"name": name} for name in inputs.pull_secrets] or None,
         "grace_seconds": GRACE_SECONDS,
         "node_selector": dict(place.node_selector) or None,
-        "tolerations": taints or None,
+        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in tolerations]
+        or None,
         "affinity": _affinity(spec, section, place.spread),
         "runtime_class": runtime_class,
         "priority_class": place.priority_class,
@@ -257,16 +254,7 @@ def container_security(security: PodSecurity) -> Values | None:
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
-    """Return a pod's tolerations: the file's; with a `gpu_resource`, also one for GPU hosts."""
-    found = [toleration.model_dump(exclude_none=True) for toleration in place.tolerations]
-    if gpu_resource:
-        found.append({"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
-    return found
-
-
 def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict[str, str]:
-    """Return a container's requests: its limits, or less where the file requests less."""
     found = dict(limits)
     if less.cpus is not None and less.cpus < node.cpu_limit:
         found["cpu"] = cpus(less.cpus)
