@@ -11,7 +11,7 @@ import time
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 
@@ -23,7 +23,7 @@ from trainyard_runner.head.job_log import JobLog
 from trainyard_runner.head.outcome import BUG, OUTSIDE, SMOKE_FAILED, of_tasks
 from trainyard_runner.head.records import Records
 from trainyard_runner.head.scheduler import Scheduler
-from trainyard_runner.head.submitting import Submitter
+from trainyard_runner.head.submitting import Sent, Submitter
 from trainyard_runner.head.sweep import Sweep
 from trainyard_runner.head.waiting import WaitingWatch
 from trainyard_runner.wire import names, plan, shares
@@ -268,22 +268,9 @@ class _NodeNames:
         return self._known.get(node_id, node_id[:8])
 
 
-class _Sent(NamedTuple):
-    """The uploaded job, in the forms that tasks get.
-
-    `job`: the package's name, and a reference to its content in Ray's object store; None without a
-    package. `ray_environment`: the runtime_env of a command that connects to Ray. With
-    `has_own_package`, each attempt gets a copy of the job's package in its runtime_env.
-    """
-
-    job: tuple[str, list[Any]] | None
-    ray_environment: dict[str, Any]
-    has_own_package: bool
-
-
-def _sent(the_plan: plan.Plan) -> _Sent:
+def _sent(the_plan: plan.Plan) -> Sent:
     if the_plan.package is None:
-        return _Sent(None, dict(the_plan.runtime_env or {}), False)
+        return Sent(None, dict(the_plan.runtime_env or {}), False)
 
     store = ray_package.store()
     blobs = {}
@@ -297,7 +284,7 @@ def _sent(the_plan: plan.Plan) -> _Sent:
         the_plan.runtime_env, blobs, get=store.get, put=store.put
     )
     job = (the_plan.package, [ray.put(b"".join(blobs.values()))])
-    return _Sent(job, environment, size <= ray_package.OWN_LIMIT)
+    return Sent(job, environment, size <= ray_package.OWN_LIMIT)
 
 
 def _scheduler(
@@ -324,14 +311,7 @@ def _scheduler(
     if sweep:
         records.on_metric = sweep.metric
 
-    submitter = Submitter(
-        the_plan,
-        records,
-        runner=runner,
-        job=sent.job,
-        ray_environment=sent.ray_environment,
-        has_own_package=sent.has_own_package,
-    )
+    submitter = Submitter(the_plan, records, runner=runner, sent=sent)
     watch = WaitingWatch(the_plan, Holdings(the_plan.run, directory.parent.parent), stream)
     scheduler = Scheduler(
         the_plan,
