@@ -280,9 +280,7 @@ def _sent(the_plan: plan.Plan) -> Sent:
             raise RuntimeError("the uploaded job is no longer on the cluster")
         blobs[part] = blob
 
-    environment, size = ray_package.environment(
-        the_plan.runtime_env, blobs, get=store.get, put=store.put
-    )
+    environment, size = ray_package.environment(the_plan.runtime_env, blobs, store)
     job = (the_plan.package, [ray.put(b"".join(blobs.values()))])
     return Sent(job, environment, size <= ray_package.OWN_LIMIT)
 
