@@ -38,7 +38,7 @@ class StopWatch:
         self._attempt = attempt
         self._run = run
         self._closed = threading.Event()
-        self._asked: Asked | None = None
+        self.asked: Asked | None = None
         self._asks = False
 
     def start(self) -> None:
@@ -52,16 +52,13 @@ class StopWatch:
 
         Returns the request to stop, or None if the attempt may begin.
         """
-        while self._asked is None:
+        while self.asked is None:
             entry = read(self._run)
-            self._asked = self._request(entry)
+            self.asked = self._request(entry)
             if entry.get("go") == attempt:
                 break
             time.sleep(_OFTEN)
-        return self._asked
-
-    def asked(self) -> Asked | None:
-        return self._asked
+        return self.asked
 
     def close(self) -> None:
         self._closed.set()
@@ -73,8 +70,8 @@ class StopWatch:
             except Exception as error:  # Ray raises many while its head is busy or gone
                 print(f"trainyard: cannot ask whether to stop: {error}", flush=True)
                 continue
-            self._asked = self._request(entry)
-            if self._asked is not None:
+            self.asked = self._request(entry)
+            if self.asked is not None:
                 return
 
     def _request(self, entry: dict[str, Any]) -> Asked | None:

@@ -133,13 +133,7 @@ class Records:
         if not record.is_started:
             self._started(record, {"node_id": None, "gpus": []})
 
-        seconds = round(time.monotonic() - record.began, 3)
-        said = record.ended or {
-            "exit_code": None,
-            "seconds": seconds,
-            "cpu_seconds": None,
-            "max_rss": None,
-        }
+        said = record.ended or {"seconds": round(time.monotonic() - record.began, 3)}
         self.lost_outputs[record.task] = said.get("lost_outputs") or []
         self.absent_outputs[record.task] = said.get("absent_outputs") or []
 

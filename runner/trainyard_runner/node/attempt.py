@@ -34,13 +34,7 @@ from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.outcome import QUICK
 
 Batch = list[Message]
-NOTHING_RAN: dict[str, Any] = {
-    "exit_code": None,
-    "seconds": 0.0,
-    "tail": [],
-    "cpu_seconds": None,
-    "max_rss": None,
-}
+NOTHING_RAN: dict[str, Any] = {"exit_code": None, "seconds": 0.0}
 _READ = 256 * 1024
 
 
@@ -54,15 +48,14 @@ class Attempt:
         home: Path,
         files: JobFiles | None,
         gpus: list[str],
-        node: dict[str, str],
+        node: str,
         package: OwnPackage | None,
         spare: Spare,
     ) -> None:
         """Make the attempt's directories, or reuse those in `spare`.
 
-        `home`: Trainyard's directory on this node. `gpus`: the ids of the task's GPUs. `node`: the
-        fields about the node in the message `started`. `package`: the package of the command's own
-        Ray tasks, if this attempt has its own.
+        `home`: Trainyard's directory on this node. `gpus`: the ids of the task's GPUs. `node`: this
+        node's id. `package`: that of the command's own Ray tasks, if this attempt has its own.
         """
         self._order = order
         self._package = package
@@ -70,7 +63,7 @@ class Attempt:
         self._files = files
         self._copied: dict[str, Identity] = {}
         self._place = Workspace(home, order, spare)
-        self._pending: Batch = [("started", {**node, "gpus": gpus})]
+        self._pending: Batch = [("started", {"node_id": node, "gpus": gpus})]
         self._buffer = OutputBuffer()
         self._child: Child | None = None
         self._metric: MetricWatch | None = None
@@ -240,7 +233,7 @@ class Attempt:
         if self._verdict is not None:
             return
 
-        asked = stop.asked()
+        asked = stop.asked
         if asked is not None:
             self._verdict = ("stopped", asked.reason)
             child.stop(asked.grace)
