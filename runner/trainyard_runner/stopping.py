@@ -15,6 +15,9 @@ from typing import Any
 
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 
+# Seconds between SIGTERM and SIGKILL for a task. For the runner itself, Ray's
+# RAY_JOB_STOP_WAIT_TIME_S counts.
+GRACE = 5.0
 _EVERY = 0.25
 _OFTEN = 0.05
 _NAMESPACE = b"trainyard"
@@ -99,9 +102,9 @@ class StopBoard:
     def stop_all(self, reason: str, *, grace: float) -> None:
         self._put({**self._entry, "all": reason, "grace": grace})
 
-    def stop(self, attempts: Iterable[str], reason: str, *, grace: float) -> None:
+    def stop(self, attempts: Iterable[str], reason: str) -> None:
         asked = {**self._entry.get("attempts", {}), **dict.fromkeys(attempts, reason)}
-        self._put({**self._entry, "attempts": asked, "grace": grace})
+        self._put({**self._entry, "attempts": asked, "grace": GRACE})
 
     def go(self, attempt: int) -> None:
         """Let the tasks of the gang start the commands of this attempt (its number)."""

@@ -231,7 +231,6 @@ class Submitter:
             "timeout": task.timeout,
             "outputs": list(task.outputs),
             "watch": task.watch,
-            "grace": self._plan.stop_grace,
             "master": master,
             "together": len(unit.tasks) > 1,
             "every": self._plan.outputs_every,

@@ -27,7 +27,7 @@ from trainyard_runner.node.transfers import Transfers
 from trainyard_runner.node.watchdog import MetricWatch
 from trainyard_runner.node.workspace import Spare, Workspace, attempt_id, environment
 from trainyard_runner.ray_package import OwnPackage
-from trainyard_runner.stopping import StopWatch
+from trainyard_runner.stopping import GRACE, StopWatch
 from trainyard_runner.wire import archive
 from trainyard_runner.wire.archive import Entries, LeftOut
 from trainyard_runner.wire.order import Order
@@ -239,10 +239,10 @@ class Attempt:
             child.stop(asked.grace)
         elif timeout is not None and time.monotonic() - self._began >= timeout:
             self._verdict = ("timeout", f"it ran longer than its timeout of {timeout:g} s")
-            child.stop(self._order["grace"])
+            child.stop(GRACE)
         elif self._metric is not None and self._metric.broken is not None:
             reason = self._metric.broken.reason
-            final = child.dump_and_stop(self._order["grace"])
+            final = child.dump_and_stop(GRACE)
             if final is not None:
                 self._final = final
                 return

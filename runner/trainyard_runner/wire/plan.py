@@ -90,15 +90,14 @@ class Plan:
     """All that the head needs to know to run a job."""
 
     run: str
-    job: str | None
     cluster: str
-    package: str | None
-    package_parts: tuple[str, ...]
-    runtime_env: dict[str, Any] | None
-    together: bool
-    tasks: tuple[Task, ...]
     gate: Gate
-    stop_grace: float = 5.0
+    job: str | None = None
+    package: str | None = None
+    package_parts: tuple[str, ...] = ()
+    runtime_env: dict[str, Any] | None = None
+    together: bool = False
+    tasks: tuple[Task, ...] = ()
     outputs_each_attempt: bool = False
     outputs_limit: int = 20 * 1024**3  # bytes of one task
     outputs_every: float = 30.0  # seconds
