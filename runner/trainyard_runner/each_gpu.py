@@ -31,7 +31,6 @@ def look(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def forget(meeting: str) -> None:
-    """Remove a meeting's entries from the cluster's key-value store."""
     _internal_kv_del(_key(meeting), del_by_prefix=True, namespace=_NAMESPACE)
 
 

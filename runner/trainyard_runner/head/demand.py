@@ -73,7 +73,6 @@ def shape(resources: Mapping[str, float]) -> Shape:
 
 
 def of_task(task: Task) -> Shape:
-    """Return the shape of a run's task, as Ray counts it."""
     return shape({name: getattr(task, field) or 0.0 for name, field in fit.RESOURCES.items()})
 
 
@@ -109,7 +108,6 @@ def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> 
 
 
 def _resources(demand: Demand) -> frozenset[str]:
-    """Return the names of all resources that requests and placement groups ask for."""
     shapes = [*demand.requests, *demand.groups]
     return frozenset(name for amounts in shapes for name, _ in amounts)
 

@@ -237,7 +237,6 @@ class Drivers:
         self._due = 0.0
 
     def connected(self) -> Connected:
-        """Ask Ray for the drivers that are connected now."""
         jobs = [job for job in self._ray.jobs() if not job.is_dead]
         drivers = [job.driver for job in jobs if job.driver is not None]
         tasks = {driver.task for driver in drivers if driver.run == self._run}

@@ -108,7 +108,6 @@ class Holdings:
                     yield Holding(path.stem, document["nodes"], actors, waiting)
 
     def close(self) -> None:
-        """Remove this run's file."""
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
 

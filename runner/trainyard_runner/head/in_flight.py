@@ -127,7 +127,6 @@ class InFlight:
         self._ray_tasks |= self._submitter.submit_gang(unit, self._gang)
 
     def release_gang(self) -> None:
-        """Give a gang's places back, if there is one."""
         if self._gang is not None:
             submitting.release(self._gang)
             self._gang = None

@@ -25,11 +25,9 @@ class Queue:
         return any(self._lines.values())
 
     def lines(self) -> list[Sequence[Unit]]:
-        """Return the lines that are not empty."""
         return [line for line in self._lines.values() if line]
 
     def shapes(self) -> list[Shape]:
-        """Return the shapes of which units wait."""
         return [shape for shape, line in self._lines.items() if line]
 
     def first(self, shape: Shape) -> Unit | None:
@@ -100,7 +98,6 @@ class Queue:
         return units
 
     def begin_first(self, shape: Shape) -> None:
-        """Take the first unit out of a shape's line, and begin its attempt."""
         self._lines[shape].popleft().begin()
 
     def was_quick(self, shape: Shape) -> None:

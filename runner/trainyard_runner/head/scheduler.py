@@ -82,7 +82,6 @@ class Scheduler:
 
     @property
     def counts(self) -> dict[State, int]:
-        """Return how many tasks have ended, by state."""
         return self._conclusions.counts
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:

@@ -247,7 +247,6 @@ def _in_use(
 
 
 def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held]:
-    """Yield how much of a resource each run holds on the nodes `places`."""
     names = [node.name for node in places]
     for holding in cluster.holdings:
         of_tasks = [holding.nodes[node] for node in names if holding.nodes.get(node, {}).get(name)]

@@ -271,7 +271,6 @@ class Attempt:
         return self._child.files_written(self._place.root, mapped_only=True)
 
     def _outputs(self) -> tuple[Entries, list[LeftOut]]:
-        """Return the entries of the task's outputs to send, and the paths that are left out."""
         entries, left_out = archive.scan(str(self._place.output))
         for declared in self._order["outputs"]:
             found, outside = self._declared(declared)

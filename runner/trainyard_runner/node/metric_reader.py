@@ -57,7 +57,6 @@ class MetricReader:
             self._sources.append(self._resources.enter_context(client))
 
     def feed(self, output: list[bytes]) -> None:
-        """Add output of the task, in chunks, for the next reading."""
         if self._printed in self._sources:
             self._printed.chunks.extend(output)
 

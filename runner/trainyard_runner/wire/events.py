@@ -33,13 +33,11 @@ class Event:
     time: float = 0.0
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the event's kind."""
         own = dict(vars(self))
         del own["seq"], own["time"]
         return own
 
     def line(self) -> dict[str, Any]:
-        """Return the JSON object of the event."""
         # In this order; the values of `seq` and `time` come with the other fields.
         return {"seq": 0, "time": 0.0, "event": self.kind, **vars(self)}
 

@@ -209,7 +209,6 @@ def largest(task: Task, places: Sequence[Node]) -> str:
 
 
 def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
-    """Return whether all tasks fit the nodes at the same time."""
     return fitted(tasks, places) is not None
 
 
