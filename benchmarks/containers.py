@@ -8,12 +8,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.measure import INVOKE, Measured, seconds_of
+from benchmarks.measure import INVOKE, Measured, has_engine, seconds_of, write_tasks
 from tests.bed import bed, images
 from tests.bed.engine import BedEngine
 from trainyard.paths import shipped
@@ -63,10 +62,7 @@ class Bench:
         text = CLUSTER.format(port=port, registry=images.REGISTRY, base=images.BASE)
         (directory / "cluster.yaml").write_text(text)
         shutil.copytree(shipped("images") / "ray-cpu", directory / "images" / "ray-cpu")
-        (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text(
-            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
-        )
+        write_tasks(directory)
 
     def invoke(self, *words: str) -> float:
         """Run one of our commands on the cluster file; seconds."""
@@ -123,7 +119,7 @@ class Bench:
 
 def measure(directory: Path) -> Iterator[Measured]:
     """Yield one line per measurement; a machine that cannot have the bed yields none."""
-    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("dockerd") is None:
+    if not has_engine():
         print(
             "(images and containers are left out: they need root and a Docker engine; make "
             "test-tools)"
@@ -146,15 +142,12 @@ def _images(bench: Bench) -> Iterator[Measured]:
     yield Measured(
         "image.build, unchanged", min(bench.invoke("image.build") for _ in range(3)), bar="<= 2 s"
     )
-    yield Measured("image.push, unchanged: build, lint, push", min(_pushes(bench)), bar="<= 4 s")
+    push = min(bench.invoke("image.push") for _ in range(3))
+    yield Measured("image.push, unchanged: build, lint, push", push, bar="<= 4 s")
     code = bench.directory / "images" / "ray-cpu" / "files" / "opt" / "code" / "mine.py"
     code.parent.mkdir(parents=True, exist_ok=True)
     code.write_text("ANSWER = 42\n")
     yield Measured("MB pushed after a change in the image's code", bench.push() / 1e6, bar="< 1 MB")
-
-
-def _pushes(bench: Bench) -> list[float]:
-    return [bench.invoke("image.push") for _ in range(3)]
 
 
 def _cluster(bench: Bench) -> Iterator[Measured]:

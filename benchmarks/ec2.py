@@ -11,15 +11,21 @@ that costs it 30 s of fixed pauses, once an account.
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.bare_ray import RAY
-from benchmarks.measure import INVOKE, Measured, in_turns, output_of, seconds_of
+from benchmarks.measure import (
+    INVOKE,
+    Measured,
+    has_engine,
+    in_turns,
+    output_of,
+    seconds_of,
+    write_tasks,
+)
 from tests.bed import bed, ec2
 from tests.bed.aws_account import AMI
 from tests.bed.ec2 import Cloud
@@ -72,10 +78,7 @@ class Bench:
         (directory / "cluster.yaml").write_text(CLUSTER)
         (directory / "jobs" / "each").mkdir(parents=True)
         (directory / "jobs" / "each" / "job.yaml").write_text(ON_EACH)
-        (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text(
-            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
-        )
+        write_tasks(directory)
 
     def invoke(self, *words: str) -> float:
         """Run one of our commands on the cluster file; seconds."""
@@ -112,7 +115,7 @@ class Bench:
 
 def measure(directory: Path) -> Iterator[Measured]:
     """Yield one line per measurement; a machine that cannot have the bed yields none."""
-    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("dockerd") is None:
+    if not has_engine():
         print("(EC2 is left out: it needs root and a Docker engine; make test-tools)")
         return
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.measure import INVOKE, Measured, seconds_of
+from benchmarks.measure import INVOKE, Measured, has_engine, seconds_of, write_tasks
 from tests.bed import bed, chart, hosts, microk8s, programs, publishing
 from tests.bed.engine import BedEngine
 from tests.bed.many_hosts import many_hosts
@@ -31,7 +30,7 @@ def measure(directory: Path) -> Iterator[Measured]:
         return
 
     yield from _thousand(directory / "many")
-    if os.geteuid() != 0 or shutil.which("dockerd") is None or programs.missing():
+    if not has_engine() or programs.missing():
         print("(bare hosts are left out: they need root, a Docker engine and Go; make test-tools)")
         return
 
@@ -87,10 +86,7 @@ def _write_cluster(home: Path, document: Mapping[str, object]) -> None:
     common = {"name": "bench", "backend": "microk8s", "head": {"cpus": 1, "memory": "1GiB"}}
     workers = [{"name": "worker", "count": 1, "cpus": 1, "memory": "1GiB"}]
     (home / "cluster.yaml").write_text(json.dumps({**common, "workers": workers, **document}))
-    (home / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-    (home / "invoke.yaml").write_text(
-        "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
-    )
+    write_tasks(home)
 
 
 def _named(addresses: list[str]) -> list[dict[str, str]]:

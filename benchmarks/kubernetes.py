@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.measure import INVOKE, Measured, in_turns, seconds_of
+from benchmarks.measure import INVOKE, Measured, has_engine, in_turns, seconds_of, write_tasks
 from tests.bed import bed, kubernetes, programs
 from tests.bed.kubernetes import KubeBed
 
@@ -73,10 +71,7 @@ class Bench:
         (directory / "cluster.yaml").write_text(text)
         (directory / "jobs" / "noop").mkdir(parents=True)
         (directory / "jobs" / "noop" / "job.yaml").write_text("command: ['true']\n")
-        (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text(
-            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
-        )
+        write_tasks(directory)
 
     def invoke(self, *words: str) -> float:
         """Run one of our commands on the cluster file; seconds."""
@@ -139,12 +134,7 @@ class Bench:
 
 def measure(directory: Path) -> Iterator[Measured]:
     """Yield one line per measurement; a machine that cannot have the bed yields none."""
-    if (
-        sys.platform != "linux"
-        or os.geteuid() != 0
-        or shutil.which("dockerd") is None
-        or programs.missing()
-    ):
+    if not has_engine() or programs.missing():
         print("(Kubernetes is left out: it needs root, a Docker engine and Go; make test-tools)")
         return
 
@@ -170,7 +160,7 @@ def measure(directory: Path) -> Iterator[Measured]:
         finally:
             bench.invoke("cluster.down")
 
-        up, bare = in_turns(lambda: _up(bench), bench.bare, rounds=3)
+        up, bare = in_turns(lambda: _up(bench), bench.bare)
         yield Measured("cluster.up, head + 2 pods / kubectl apply, KubeRay's sample", up, bare)
         bench.invoke("cluster.down", "--purge")
 

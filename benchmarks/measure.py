@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -9,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 INVOKE = [str(Path(sys.executable).with_name("invoke"))]
 
@@ -23,17 +27,36 @@ class Measured:
     bar: str = ""
 
     def line(self) -> str:
-        """Return the line as it is printed."""
         ratio = f"{self.ours / self.theirs:7.2f}x" if self.theirs else "        "
         theirs = f"{self.theirs:9.4f}" if self.theirs else "         "
         return f"{self.title:<58} {self.ours:9.4f} {theirs} {ratio}  {self.bar}"
 
 
-def in_turns(
-    ours: Callable[[], float], theirs: Callable[[], float], *, rounds: int = 3
-) -> tuple[float, float]:
-    """Return the medians of both, in seconds."""
-    pairs = [(ours(), theirs()) for _ in range(rounds)]
+def has_engine() -> bool:
+    """Say whether this machine can have the Docker engine of the tests' bed."""
+    return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("dockerd") is not None
+
+
+def write_tasks(directory: Path) -> None:
+    """Make a directory one in which `invoke` has our tasks."""
+    (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
+    (directory / "invoke.yaml").write_text(
+        "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
+    )
+
+
+def newest_events(directory: Path, job: str) -> list[dict[str, Any]]:
+    """Return the events of a job's newest run in `directory`."""
+    newest = max(
+        (directory / "results").glob(f"{job}-*/events.jsonl"),
+        key=lambda path: path.stat().st_mtime,
+    )
+    return [json.loads(line) for line in newest.read_text().splitlines()]
+
+
+def in_turns(ours: Callable[[], float], theirs: Callable[[], float]) -> tuple[float, float]:
+    """Return the medians of three rounds of both, in seconds."""
+    pairs = [(ours(), theirs()) for _ in range(3)]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
 
 

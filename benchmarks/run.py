@@ -11,7 +11,15 @@ import time
 from pathlib import Path
 
 from benchmarks import bare_ray, bare_tasks, containers, ec2, hosts, kubernetes, tune
-from benchmarks.measure import INVOKE, Measured, in_turns, output_of, seconds_of
+from benchmarks.measure import (
+    INVOKE,
+    Measured,
+    in_turns,
+    newest_events,
+    output_of,
+    seconds_of,
+    write_tasks,
+)
 
 TASKS = 1000
 # Each has 1 KiB.
@@ -55,10 +63,7 @@ class Bench:
                 number.to_bytes(4, "big") * 256
             )
 
-        (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text(
-            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
-        )
+        write_tasks(directory)
 
     def invoke(self, *words: str) -> float:
         """Run one of our commands; seconds."""
@@ -92,14 +97,9 @@ class Bench:
         end.
         """
         self.on_cluster("train.dispatch", "jobs/many")
-        newest = max(
-            (self.directory / "results").glob("many-*/events.jsonl"),
-            key=lambda path: path.stat().st_mtime,
-        )
-        events = [json.loads(line) for line in newest.read_text().splitlines()]
         times = [
             event["time"]
-            for event in events
+            for event in newest_events(self.directory, "many")
             if event["event"] in ("attempt-started", "attempt-ended")
         ]
         return float(max(times) - min(times)) / TASKS

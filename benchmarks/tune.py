@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.measure import Measured, output_of
+from benchmarks.measure import Measured, newest_events, output_of, write_tasks
 
 ROOT = Path(__file__).parents[1]
 TRAIN = ROOT / "jobs" / "cartpole" / "train.py"
@@ -87,14 +87,10 @@ class Bench:
             (directory / "jobs" / name / "job.yaml").write_text(text)
 
         shutil.copy(TRAIN, directory / "jobs" / "cartpole")
-        (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text(
-            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
-        )
+        write_tasks(directory)
 
     @contextmanager
     def cluster(self) -> Iterator[None]:
-        """Have our cluster."""
         self._invoke("cluster.up")
         try:
             yield
@@ -115,11 +111,7 @@ class Bench:
         began = time.perf_counter()
         self._invoke("tune.dispatch", f"jobs/{job}", "--set", f"tune.seed={seed}")
         wall = time.perf_counter() - began
-        newest = max(
-            (self._directory / "results").glob(f"{job}-*/events.jsonl"),
-            key=lambda path: path.stat().st_mtime,
-        )
-        events = [json.loads(line) for line in newest.read_text().splitlines()]
+        events = newest_events(self._directory, job)
         own = sum(event["seconds"] for event in events if event["event"] == "attempt-ended")
         times = [
             event["time"] for event in events if event["event"] in ("trial-started", "trial-ended")
@@ -201,7 +193,6 @@ def _environment() -> Path:
 
 
 def main() -> None:
-    """Measure and print."""
     # Ended like Ctrl-C: the cluster goes too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="tyb-", dir="/tmp") as directory:

@@ -49,24 +49,20 @@ def store() -> Store:
 
 
 def environment(
-    declared: Mapping[str, Any] | None,
-    parts: Mapping[str, bytes],
-    *,
-    get: Callable[[str], bytes | None],
-    put: Callable[[str, bytes], object],
+    declared: Mapping[str, Any] | None, parts: Mapping[str, bytes], store: Store
 ) -> tuple[dict[str, Any], int]:
     """Return a runtime environment for the commands' own Ray tasks, and its package's size in bytes.
 
     `declared`: the runtime environment of the workers that run the commands. Its working directory
     has only the job's wheels, or is missing; the returned one has all the job's files, too. `parts`:
-    the job's zip, by the names of the parts in which it was sent. `get` and `put`: those of a Store.
-    Unless one uploaded part can be used as it is, the new package is put into the GCS. Raises
-    LookupError if the wheels are no longer there.
+    the job's zip, by the names of the parts in which it was sent. Unless one uploaded part can be
+    used as it is, the new package is put into the GCS. Raises LookupError if the wheels are no
+    longer there.
     """
     found = dict(declared or {})
     wheels = found.get("working_dir", "").removeprefix(_GCS)
     if wheels:
-        content = get(wheels)
+        content = store.get(wheels)
         if content is None:
             raise LookupError(f"the uploaded wheels {wheels} are no longer on the cluster")
         package = _added(b"".join(parts.values()), content)
@@ -78,7 +74,7 @@ def environment(
         package = b"".join(parts.values())
 
     name = f"_ray_pkg_{hashlib.sha256(package).hexdigest()[:40]}.zip"
-    put(name, package)
+    store.put(name, package)
     return {**found, "working_dir": _GCS + name}, len(package)
 
 

@@ -15,6 +15,9 @@ from typing import Any
 
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 
+# Seconds between SIGTERM and SIGKILL for a task. For the runner itself, Ray's
+# RAY_JOB_STOP_WAIT_TIME_S counts.
+GRACE = 5.0
 _EVERY = 0.25
 _OFTEN = 0.05
 _NAMESPACE = b"trainyard"
@@ -38,7 +41,7 @@ class StopWatch:
         self._attempt = attempt
         self._run = run
         self._closed = threading.Event()
-        self._asked: Asked | None = None
+        self.asked: Asked | None = None
         self._asks = False
 
     def start(self) -> None:
@@ -52,16 +55,13 @@ class StopWatch:
 
         Returns the request to stop, or None if the attempt may begin.
         """
-        while self._asked is None:
+        while self.asked is None:
             entry = read(self._run)
-            self._asked = self._request(entry)
+            self.asked = self._request(entry)
             if entry.get("go") == attempt:
                 break
             time.sleep(_OFTEN)
-        return self._asked
-
-    def asked(self) -> Asked | None:
-        return self._asked
+        return self.asked
 
     def close(self) -> None:
         self._closed.set()
@@ -73,8 +73,8 @@ class StopWatch:
             except Exception as error:  # Ray raises many while its head is busy or gone
                 print(f"trainyard: cannot ask whether to stop: {error}", flush=True)
                 continue
-            self._asked = self._request(entry)
-            if self._asked is not None:
+            self.asked = self._request(entry)
+            if self.asked is not None:
                 return
 
     def _request(self, entry: dict[str, Any]) -> Asked | None:
@@ -102,9 +102,9 @@ class StopBoard:
     def stop_all(self, reason: str, *, grace: float) -> None:
         self._put({**self._entry, "all": reason, "grace": grace})
 
-    def stop(self, attempts: Iterable[str], reason: str, *, grace: float) -> None:
+    def stop(self, attempts: Iterable[str], reason: str) -> None:
         asked = {**self._entry.get("attempts", {}), **dict.fromkeys(attempts, reason)}
-        self._put({**self._entry, "attempts": asked, "grace": grace})
+        self._put({**self._entry, "attempts": asked, "grace": GRACE})
 
     def go(self, attempt: int) -> None:
         """Let the tasks of the gang start the commands of this attempt (its number)."""

@@ -6,6 +6,8 @@ import errno
 from io import StringIO
 from typing import Any
 
+import pytest
+from trainyard_runner.head import job_log
 from trainyard_runner.head.job_log import JobLog
 
 
@@ -36,9 +38,12 @@ def test_a_line_that_never_ends_is_written_in_parts() -> None:
     assert [len(line) for line in shown.getvalue().splitlines()] == [20_004, 5]
 
 
-def test_beyond_its_limit_the_log_says_where_all_of_it_is_once() -> None:
+def test_beyond_its_limit_the_log_says_where_all_of_it_is_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(job_log, "LIMIT", 20)
     shown = StringIO()
-    log = JobLog("rl-1", limit=20, to=shown)
+    log = JobLog("rl-1", to=shown)
     for _ in range(5):
         log.printed("a", "0123456789\n")
     log.ended("a")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from trainyard_runner.wire.plan import ExpectedNode
+from trainyard_runner.wire.plan import ExpectedNode, read
 
 from trainyard.dispatch import plan
 from trainyard.dispatch.package import Packages, listing, pack
@@ -58,7 +58,15 @@ def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
 
     prepared = plan.prepare(CLUSTER, spec, tmp_path)
     packages = Packages(packed, prepared.wheels, packed)
-    document = json.loads(plan.build("run-1", endpoint, prepared, packages, skip_gate=True))
+    text = plan.build("run-1", endpoint, prepared, packages, skip_gate=True)
+    document = json.loads(text)
+    there = read(text)
+    assert (there.run, there.gate.nodes, there.package_parts) == (
+        "run-1",
+        endpoint.expected,
+        packed.parts,
+    )
+    assert [task.env for task in there.tasks] == [{"SEED": "0"}, {"SEED": "1"}]
 
     assert b"secret" not in json.dumps(document).encode()
     assert (document["run"], document["job"], document["cluster"]) == ("run-1", "job", "lab")
@@ -124,5 +132,7 @@ def test_what_is_no_wheel_and_no_package_is_named_with_every_other_problem(tmp_p
 
 
 def test_a_smoke_test_is_a_plan_without_tasks() -> None:
-    document = json.loads(plan.build("run-1", Endpoint("lab", "http://127.0.0.1:1")))
+    text = plan.build("run-1", Endpoint("lab", "http://127.0.0.1:1"))
+    document = json.loads(text)
+    assert read(text).tasks == ()
     assert (document["tasks"], document["package"], document["gate"]["skip"]) == ([], None, False)

@@ -281,7 +281,7 @@ def test_what_tasks_begin_with_reaches_the_head_byte_for_byte(tmp_path: Path) ->
     policy = (tmp_path / "checkpoint" / "policy").read_bytes()
     assert policy == (run.checkpoint("a") / "policy").read_bytes()
     ((whole, parts),) = records.outputs("a")
-    assert (whole.whole, whole.path.name) == (True, Path(names.output_archive("a", 1)).name)
+    assert (whole.whole, whole.file) == (True, names.output_archive("a", 1))
     unpack.unpack(parts, tmp_path / "outputs")
     assert (tmp_path / "outputs" / "curves" / "metrics.csv").read_text() == "1\n2\n"
     assert len(archive.scan(str(tmp_path / "outputs"))[0]) == 2

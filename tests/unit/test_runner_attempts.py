@@ -202,8 +202,11 @@ def events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_events_are_numbered_without_gaps_and_each_segment_names_the_next(tmp_path: Path) -> None:
-    stream = EventStream(tmp_path, roll_at=200, clock=lambda: 5.0)
+def test_events_are_numbered_without_gaps_and_each_segment_names_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainyard_runner.wire.stream.ROLL_AT", 200)
+    stream = EventStream(tmp_path, clock=lambda: 5.0)
     for number in range(10):
         stream.write(Note(f"number {number}"))
     stream.close()

@@ -60,10 +60,10 @@ def test_a_missing_node_is_named_with_those_that_are_there() -> None:
 
 def test_a_node_that_says_nothing_is_named_and_judged_by_nothing_else() -> None:
     silent = Answer(GPU_0, None, 60.0, problem="no answer within 60 s")
-    check = only(rungs.task([silent], FIXED))
+    check = only(rungs.task([silent]))
     assert check.detail == "no answer within 60 s"
     assert check.hint == "Look at the node's raylet and worker logs: `trainyard cluster.logs`."
-    assert list(rungs.versions([silent], rungs.Head("2.60.0", "3.11.7"), Gate())) == []
+    assert list(rungs.versions([silent], ("2.60.0", "3.11.7"))) == []
 
 
 def test_a_removed_node_is_not_tested_although_ray_still_lists_it() -> None:
@@ -97,7 +97,7 @@ def test_nodes_to_come_are_not_missed_and_live_ones_suffice_without_a_file() -> 
 
 def test_another_python_on_a_node_fails_there() -> None:
     answers = [answered(HEAD), answered(GPU_0, python="3.10.4")]
-    good, bad = rungs.versions(answers, rungs.Head("2.60.0", "3.11.7"), Gate())
+    good, bad = rungs.versions(answers, ("2.60.0", "3.11.7"))
     assert good.ok
     assert bad.detail == "Ray 2.60.0, Python 3.10.4; expected Ray 2.60.0, Python 3.11.7"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainyard_runner.node.checkpoint import CheckpointWatch, Message
-from trainyard_runner.node.outputs import OutputWatch
+from trainyard_runner.node.checkpoint import CheckpointWatch
+from trainyard_runner.node.outputs import Message, OutputWatch
 from trainyard_runner.node.transfers import Transfers
 from trainyard_runner.wire import archive
 from trainyard_runner.wire.outputs import apply
@@ -240,7 +240,7 @@ def test_what_takes_long_is_done_less_often(tmp_path: Path) -> None:
     outputs.write("a", "a")
     for _ in outputs.watch.look():
         outputs.now += 50.0
-    assert outputs.watch.due() == 100.0 + 200.0
+    assert outputs.watch.due == 100.0 + 200.0
 
 
 def test_transfers_give_one_part_at_a_time_so_that_nothing_waits_for_them(tmp_path: Path) -> None:

@@ -17,18 +17,25 @@ def zipped(**files: str) -> bytes:
     return whole.getvalue()
 
 
+def store_of(kept: dict[str, bytes], pinned: list[str]) -> ray_package.Store:
+    return ray_package.Store(
+        get=kept.get,
+        put=kept.__setitem__,
+        delete=kept.pop,
+        pin=lambda uri, seconds: pinned.append(uri),
+    )
+
+
 def test_a_job_sent_in_one_part_is_used_as_it_is_and_nothing_is_put() -> None:
     kept: dict[str, bytes] = {}
-    made = ray_package.environment(
-        {"uv": ["numpy"]}, {"job.zip": b"zip"}, get=kept.get, put=kept.__setitem__
-    )
+    made = ray_package.environment({"uv": ["numpy"]}, {"job.zip": b"zip"}, store_of(kept, []))
     assert (made, kept) == (({"uv": ["numpy"], "working_dir": "gcs://job.zip"}, 3), {})
 
 
 def test_a_job_of_several_parts_is_put_as_one() -> None:
     kept: dict[str, bytes] = {}
     made, size = ray_package.environment(
-        None, {"a.zip": b"first", "b.zip": b"second"}, get=kept.get, put=kept.__setitem__
+        None, {"a.zip": b"first", "b.zip": b"second"}, store_of(kept, [])
     )
     assert {f"gcs://{name}": content for name, content in kept.items()} == {
         made["working_dir"]: b"firstsecond"
@@ -43,7 +50,7 @@ def test_wheels_lie_beside_the_jobs_files() -> None:
         "working_dir": "gcs://wheels.zip",
     }
     parts = {"job.zip": zipped(train="code", a_whl="own")}
-    made, _ = ray_package.environment(declared, parts, get=kept.get, put=kept.__setitem__)
+    made, _ = ray_package.environment(declared, parts, store_of(kept, []))
     with zipfile.ZipFile(io.BytesIO(kept[made["working_dir"].removeprefix("gcs://")])) as bundle:
         found = {name: bundle.read(name).decode() for name in bundle.namelist()}
 
@@ -51,9 +58,7 @@ def test_wheels_lie_beside_the_jobs_files() -> None:
     assert made["uv"] == declared["uv"]
 
     with pytest.raises(LookupError, match="are no longer on the cluster"):
-        ray_package.environment(
-            {"working_dir": "gcs://gone.zip"}, parts, get=kept.get, put=kept.__setitem__
-        )
+        ray_package.environment({"working_dir": "gcs://gone.zip"}, parts, store_of(kept, []))
 
 
 def test_packages_are_pinned_at_once_and_again_in_time() -> None:
@@ -82,13 +87,7 @@ def test_packages_are_pinned_at_once_and_again_in_time() -> None:
 def test_an_attempt_has_a_package_of_its_own_while_it_runs() -> None:
     kept = {"job.zip": b"zip"}
     pinned: list[str] = []
-    store = ray_package.Store(
-        get=kept.get,
-        put=kept.__setitem__,
-        delete=kept.pop,
-        pin=lambda uri, seconds: pinned.append(uri),
-    )
-
+    store = store_of(kept, pinned)
     declared = {"working_dir": "gcs://job.zip", "pip": ["numpy"]}
     first, second = (
         ray_package.OwnPackage(declared, f"r:t:{attempt}", store) for attempt in (1, 2)

@@ -30,7 +30,7 @@ ORDER: Any = {
 
 
 def test_a_token_in_a_pod_s_variable_becomes_a_file_of_the_attempt_alone(tmp_path: Path) -> None:
-    place = Workspace(tmp_path, ORDER)
+    place = Workspace(tmp_path, ORDER, Spare())
     inherited = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "secret", "TRAINYARD_RUN": "another"}
     found = environment(ORDER, place, inherited=inherited, gpus=[])
     assert "secret" not in found.values()
@@ -47,12 +47,12 @@ def test_a_token_in_a_pod_s_variable_becomes_a_file_of_the_attempt_alone(tmp_pat
 
 def test_a_token_that_is_in_a_file_stays_there(tmp_path: Path) -> None:
     inherited = {"RAY_AUTH_TOKEN_PATH": "/run/secrets/token"}
-    found = environment(ORDER, Workspace(tmp_path, ORDER), inherited=inherited, gpus=[])
+    found = environment(ORDER, Workspace(tmp_path, ORDER, Spare()), inherited=inherited, gpus=[])
     assert found["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/token"
 
 
 def test_ray_drivers_get_their_command_s_files_packages_and_variables(tmp_path: Path) -> None:
-    place = Workspace(tmp_path, ORDER)
+    place = Workspace(tmp_path, ORDER, Spare())
     found = environment(ORDER, place, inherited={"PYTHONPATH": "/packages"}, gpus=[])
     assert found["PYTHONPATH"] == f"{place.directory}:/packages"
     assert found["RAY_OVERRIDE_JOB_RUNTIME_ENV"] == "1"
@@ -64,7 +64,7 @@ def test_ray_drivers_get_their_command_s_files_packages_and_variables(tmp_path: 
 
 def test_variables_of_the_runtime_env_are_those_of_the_command_too(tmp_path: Path) -> None:
     order: Any = {**ORDER, "cpus": 2.0, "ray_environment": {"env_vars": {"OMP_NUM_THREADS": "4"}}}
-    place = Workspace(tmp_path, order)
+    place = Workspace(tmp_path, order, Spare())
     found = environment(order, place, inherited={"OMP_NUM_THREADS": "4"}, gpus=[])
     assert (found["OMP_NUM_THREADS"], found["PYTHONUNBUFFERED"]) == ("4", "1")
     order["ray_environment"] = {}
@@ -74,7 +74,7 @@ def test_variables_of_the_runtime_env_are_those_of_the_command_too(tmp_path: Pat
 
 def test_a_job_that_says_itself_what_ray_workers_get_is_taken_at_its_word(tmp_path: Path) -> None:
     own = {"RAY_JOB_CONFIG_JSON_ENV_VAR": "{}", "PYTHONPATH": "src"}
-    place = Workspace(tmp_path, ORDER)
+    place = Workspace(tmp_path, ORDER, Spare())
     order: Any = {**ORDER, "env": own}
     found = environment(order, place, inherited={}, gpus=[])
     assert found["RAY_JOB_CONFIG_JSON_ENV_VAR"] == "{}"

@@ -30,7 +30,7 @@ def refuse_what_never_fits(
 
     template = sweep(prepared.job)
     if template:
-        tasks = [task_of(0, template["task"])]
+        tasks = [task_of(template["task"])]
     else:
         tasks = list(prepared.tasks)
 

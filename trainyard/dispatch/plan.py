@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner.wire.plan import Task
+from trainyard_runner.wire.plan import Gate, Plan, Task
 
 from trainyard import __version__
 from trainyard.dispatch import checkpoints, known_commands, modules
@@ -31,10 +31,6 @@ from trainyard.spec.job import JobSpec
 from trainyard.spec.secrets import typed_without_secrets
 from trainyard.versions import RUNNER_PROTOCOL
 from trainyard.wording import counted, named
-
-# Seconds between SIGTERM and SIGKILL for a task. For the runner itself, Ray's
-# RAY_JOB_STOP_WAIT_TIME_S counts.
-STOP_GRACE = 5
 
 
 @dataclass(frozen=True)
@@ -114,60 +110,38 @@ def build(
     skip_gate: bool = False,
 ) -> bytes:
     """Return the plan for the runner as JSON; without `prepared`, the run has no tasks."""
-    nodes = None
-    if endpoint.expected is not None:
-        nodes = [asdict(node) for node in endpoint.expected]
-
-    document: dict[str, Any] = {
-        "version": RUNNER_PROTOCOL,
-        "run": run,
-        "job": None,
-        "cluster": endpoint.cluster,
-        "package": None,
-        "package_parts": [],
-        "runtime_env": None,
-        "together": False,
-        "tasks": [],
-        "gate": {
-            "skip": skip_gate,
-            "simulated_gpus": endpoint.simulated_gpus,
-            "nodes": nodes,
-            "ray": endpoint.ray_version,
-            "needs": {},
-            "names_change": endpoint.names_change,
-        },
-        "stop_grace": STOP_GRACE,
-        "sweep": None,
-        "resume": None,
-        "study": "",
-        "former": "",
-    }
-
+    gate = Gate(
+        skip=skip_gate,
+        simulated_gpus=endpoint.simulated_gpus,
+        nodes=endpoint.expected,
+        ray=endpoint.ray_version,
+        names_change=endpoint.names_change,
+    )
+    plan = Plan(run, endpoint.cluster, gate)
     if prepared and packages:
-        document |= _of_job(prepared)
-        document["package"] = packages.job.name
-        document["package_parts"] = list(packages.job.parts)
-        document["runtime_env"] = _runtime_env(prepared.job, packages)
-        document["gate"]["needs"] = prepared.job.smoke.model_dump()
-
-    return json.dumps(document, separators=(",", ":")).encode()
+        plan = _with_job(plan, prepared, packages)
+    return json.dumps(asdict(plan), separators=(",", ":")).encode()
 
 
-def _of_job(prepared: Prepared) -> dict[str, Any]:
-    """Return the keys of the plan that depend on its job."""
+def _with_job(plan: Plan, prepared: Prepared, packages: Packages) -> Plan:
     job = prepared.job
-    return {
-        "job": job.name,
-        "together": job.together,
-        "tasks": [asdict(task) for task in prepared.tasks],
-        "outputs_each_attempt": job.outputs_each_attempt,
-        "outputs_limit": job.outputs_limit,
-        "outputs_every": job.outputs_every,
-        "sweep": sweep(job),
-        "resume": asdict(prepared.resumed.plan) if prepared.resumed else None,
-        "study": prepared.study,
-        "former": prepared.former,
-    }
+    return replace(
+        plan,
+        gate=replace(plan.gate, needs=job.smoke.model_dump()),
+        job=job.name,
+        package=packages.job.name,
+        package_parts=packages.job.parts,
+        runtime_env=_runtime_env(job, packages),
+        together=job.together,
+        tasks=prepared.tasks,
+        outputs_each_attempt=job.outputs_each_attempt,
+        outputs_limit=job.outputs_limit,
+        outputs_every=job.outputs_every,
+        sweep=sweep(job),
+        study=prepared.study,
+        former=prepared.former,
+        resume=prepared.resumed.plan if prepared.resumed else None,
+    )
 
 
 def record_of(

@@ -149,15 +149,12 @@ class DemandWatch:
         return self._clock() >= self._due
 
     def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
-        """Ask Ray what commands wait for, if the last look was _EVERY seconds ago; write a change.
+        """Ask Ray what commands wait for, and write a change; call this when it `is_due`.
 
         `connected` asks Ray which tasks have drivers. `submitted`: this run's tasks that wait in
         Ray. A wait of less than _PATIENCE seconds is not written.
         """
-        if not self.is_due():
-            return
         self._due = self._clock() + _EVERY
-
         found = connected()
         text = ""
         resources: frozenset[str] = frozenset()

@@ -19,6 +19,7 @@ from trainyard_runner.wire.fit import room
 from trainyard_runner.wire.plan import Gate, Plan, task_of
 from trainyard_runner.wire.text import last_line
 
+_NODES_DEADLINE = 60.0
 _FACTS_DEADLINE = 60.0
 _TORCH_DEADLINE = 180.0
 _FETCH_DEADLINE = 60.0
@@ -68,9 +69,9 @@ class SmokeGate:
         for answer, facts in rungs.with_facts(answers):
             self._write(_found(answer.node, facts))
 
-        head = rungs.Head(ray.__version__, platform.python_version())
-        self._record(rungs.task(answers, self._gate))
-        self._record(rungs.versions(answers, head, self._gate))
+        wanted = (self._gate.ray or ray.__version__, platform.python_version())
+        self._record(rungs.task(answers))
+        self._record(rungs.versions(answers, wanted))
         self._record(gpu_rungs.gpus(answers, self._gate))
         self._record(gpu_rungs.torch(answers, self._gate))
         self._record(gpu_rungs.isolation(answers, self._gate))
@@ -92,7 +93,7 @@ class SmokeGate:
         plan = shares.settled_plan(self._plan, alive)
         tasks = plan.tasks
         if not tasks and plan.sweep:
-            tasks = (task_of(0, plan.sweep["task"]),)
+            tasks = (task_of(plan.sweep["task"]),)
         check = room(tasks, self._gate, alive, together=plan.together)
         if check is not None:
             self._record([check])
@@ -113,14 +114,14 @@ class SmokeGate:
             missing = [node.name for node in members.missing(self._gate, alive)]
             is_complete = not missing and len(alive) >= least
             waited = time.monotonic() - began
-            if is_complete or waited >= self._gate.wait:
+            if is_complete or waited >= _NODES_DEADLINE:
                 self._record(rungs.nodes(self._gate, alive, seconds=round(waited, 2)))
                 return alive
 
             if waited > _WORTH_A_NOTE and not is_noted:
                 is_noted = True
                 awaited = sorted(missing) or [_more_nodes(least - len(alive))]
-                text = f"waiting for {', '.join(awaited)} to join, at most {self._gate.wait:.0f} s"
+                text = f"waiting for {', '.join(awaited)} to join, at most {_NODES_DEADLINE:.0f} s"
                 self._write(Note(text))
 
             self._check_stop()

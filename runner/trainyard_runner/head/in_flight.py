@@ -189,7 +189,7 @@ class InFlight:
                 unplaced.append(generator)
 
         names = [self._name(live) for live in attempts]
-        self._board.stop(names, reason, grace=self._plan.stop_grace)
+        self._board.stop(names, reason)
         for generator in unplaced:
             ray.cancel(generator)
 
@@ -271,7 +271,7 @@ class InFlight:
         ray_task.node_id = record.node_id
 
         if record.failure and not had_failure:
-            self._board.stop([self._name(live)], record.failure, grace=self._plan.stop_grace)
+            self._board.stop([self._name(live)], record.failure)
 
         if record.is_ready and not record.is_started:
             self._let_go(live.unit)

@@ -14,11 +14,11 @@ _LONGEST = 16 * 1024
 
 
 class JobLog:
-    """Writes tasks' lines with the tasks' names, up to `limit` characters in all."""
+    """Writes tasks' lines with the tasks' names, up to LIMIT characters in all."""
 
-    def __init__(self, run: str, *, limit: int = LIMIT, to: IO[str] | None = None) -> None:
+    def __init__(self, run: str, *, to: IO[str] | None = None) -> None:
         self._run = run
-        self._left = limit
+        self._left = LIMIT
         self._to = to or sys.stdout
         # By task: the beginning of a line that has not ended.
         self._begun: dict[str, str] = {}

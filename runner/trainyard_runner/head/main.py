@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 
@@ -19,14 +20,14 @@ from trainyard_runner.head import drivers, durable, inheritance, placing, study
 from trainyard_runner.head.gate import SmokeGate, StopAskedError
 from trainyard_runner.head.holdings import Holdings
 from trainyard_runner.head.job_log import JobLog
-from trainyard_runner.head.outcome import BUG, OUTSIDE, SMOKE_FAILED, Outcome, of_tasks
+from trainyard_runner.head.outcome import BUG, OUTSIDE, SMOKE_FAILED, of_tasks
 from trainyard_runner.head.records import Records
 from trainyard_runner.head.scheduler import Scheduler
-from trainyard_runner.head.submitting import Submitter
+from trainyard_runner.head.submitting import Sent, Submitter
 from trainyard_runner.head.sweep import Sweep
 from trainyard_runner.head.waiting import WaitingWatch
 from trainyard_runner.wire import names, plan, shares
-from trainyard_runner.wire.events import GateEnded, Note, RunStarted
+from trainyard_runner.wire.events import GateEnded, Note, RunEnded, RunStarted
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.resume import Resume
 from trainyard_runner.wire.stream import EventStream
@@ -82,9 +83,10 @@ def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started
         traceback.print_exc()
         last = last_line(traceback.format_exc())[:2000]
         hint = "This is a bug of trainyard; the job's log has more."
-        outcome = Outcome("failed", BUG, error=f"the runner failed: {last}", hint=hint)
+        error = f"the runner failed: {last}"
+        outcome = RunEnded("failed", BUG, counts={}, error=error, hint=hint)
 
-    stream.write(outcome.event(seconds=round(time.time() - started, 3)))
+    stream.write(replace(outcome, seconds=round(time.time() - started, 3)))
     stream.close()
     why = f": {outcome.error}" if outcome.error else ""
     _say(f"run {outcome.state}{why}")
@@ -97,7 +99,7 @@ def _run(
     stream: EventStream,
     stopping: Stopping,
     runner: shipped.Package,
-) -> Outcome:
+) -> RunEnded:
     """Run all steps in order until one fails or is stopped; return how the run ended.
 
     Steps: storage, smoke test, packages of a sweep, leftovers of dead runs, a former run's
@@ -130,7 +132,7 @@ def _run(
 
     if is_stopped:
         result = sweep.result() if sweep else None
-        return Outcome("stopped", 1, counts=scheduler.counts, error=_why_stopped(), sweep=result)
+        return RunEnded("stopped", 1, counts=scheduler.counts, error=_why_stopped(), sweep=result)
 
     return of_tasks(the_plan, scheduler.counts, records, sweep)
 
@@ -152,7 +154,7 @@ def _write_start(the_plan: plan.Plan, stream: EventStream, kept: durable.Kept) -
         stream.write(Note(kept.problem))
 
 
-def _lacks_packages(the_plan: plan.Plan) -> Outcome | None:
+def _lacks_packages(the_plan: plan.Plan) -> RunEnded | None:
     package = None
     if the_plan.sweep:
         package = study.missing(the_plan.sweep["search"])
@@ -160,7 +162,7 @@ def _lacks_packages(the_plan: plan.Plan) -> Outcome | None:
         return None
     error = f"a sweep needs {package}, and the head's Python ({sys.executable}) does not have it"
     hint = "Add it to the image's requirements.txt; on a local cluster: pip install cmaes optuna"
-    return Outcome("failed", SMOKE_FAILED, error=error, hint=hint)
+    return RunEnded("failed", SMOKE_FAILED, counts={}, error=error, hint=hint)
 
 
 def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
@@ -174,8 +176,8 @@ def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
 
 def _resume(
     the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping
-) -> Outcome | None:
-    """Take over a former run's checkpoints and outputs; return an Outcome only if that fails.
+) -> RunEnded | None:
+    """Take over a former run's checkpoints and outputs; return the last event only if that fails.
 
     Without `resume` in the plan, this does nothing.
     """
@@ -194,8 +196,8 @@ def _resume(
 
 def _inherit(
     the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping
-) -> Outcome | None:
-    """Receive checkpoints and outputs that the operator sends; return an Outcome if that fails."""
+) -> RunEnded | None:
+    """Receive what the operator sends; return the last event if that fails."""
     store = ray_package.store()
 
     def take(name: str) -> bytes | None:
@@ -211,11 +213,11 @@ def _inherit(
     try:
         inheritance.Receiver(the_plan.run, take=take, check=check).receive(resume, records)
     except StopAskedError:
-        return Outcome("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
+        return RunEnded("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
     except (inheritance.SilentError, OSError) as error:
         hint = f"Repeat: trainyard train.resume {resume.run}"
         problem = f"the former run's checkpoints and outputs did not arrive: {error}"
-        return Outcome("failed", OUTSIDE, counts=_none_begun(the_plan), error=problem, hint=hint)
+        return RunEnded("failed", OUTSIDE, counts=_none_begun(the_plan), error=problem, hint=hint)
 
     return None
 
@@ -228,8 +230,8 @@ def _why_stopped() -> str:
 
 def _pass_gate(
     the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package
-) -> Outcome | None:
-    """Run the smoke test unless the plan skips it; return an Outcome if it fails or is stopped."""
+) -> RunEnded | None:
+    """Run the smoke test unless the plan skips it; return the last event if it does not pass."""
     began = time.monotonic()
     if the_plan.gate.skip:
         return None
@@ -238,7 +240,7 @@ def _pass_gate(
     try:
         failed = gate.pass_through()
     except StopAskedError:
-        return Outcome("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
+        return RunEnded("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
 
     stream.write(GateEnded(failed is None, round(time.monotonic() - began, 3)))
     _say("gate " + ("passed" if failed is None else f"failed: {failed.name}: {failed.detail}"))
@@ -247,7 +249,7 @@ def _pass_gate(
 
     where = f" on {failed.node}" if failed.node else ""
     error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
-    return Outcome(
+    return RunEnded(
         "failed", SMOKE_FAILED, counts=_none_begun(the_plan), error=error, hint=failed.hint
     )
 
@@ -266,22 +268,9 @@ class _NodeNames:
         return self._known.get(node_id, node_id[:8])
 
 
-class _Sent(NamedTuple):
-    """The uploaded job, in the forms that tasks get.
-
-    `job`: the package's name, and a reference to its content in Ray's object store; None without a
-    package. `ray_environment`: the runtime_env of a command that connects to Ray. With
-    `has_own_package`, each attempt gets a copy of the job's package in its runtime_env.
-    """
-
-    job: tuple[str, list[Any]] | None
-    ray_environment: dict[str, Any]
-    has_own_package: bool
-
-
-def _sent(the_plan: plan.Plan) -> _Sent:
+def _sent(the_plan: plan.Plan) -> Sent:
     if the_plan.package is None:
-        return _Sent(None, dict(the_plan.runtime_env or {}), False)
+        return Sent(None, dict(the_plan.runtime_env or {}), False)
 
     store = ray_package.store()
     blobs = {}
@@ -291,11 +280,9 @@ def _sent(the_plan: plan.Plan) -> _Sent:
             raise RuntimeError("the uploaded job is no longer on the cluster")
         blobs[part] = blob
 
-    environment, size = ray_package.environment(
-        the_plan.runtime_env, blobs, get=store.get, put=store.put
-    )
+    environment, size = ray_package.environment(the_plan.runtime_env, blobs, store)
     job = (the_plan.package, [ray.put(b"".join(blobs.values()))])
-    return _Sent(job, environment, size <= ray_package.OWN_LIMIT)
+    return Sent(job, environment, size <= ray_package.OWN_LIMIT)
 
 
 def _scheduler(
@@ -322,14 +309,7 @@ def _scheduler(
     if sweep:
         records.on_metric = sweep.metric
 
-    submitter = Submitter(
-        the_plan,
-        records,
-        runner=runner,
-        job=sent.job,
-        ray_environment=sent.ray_environment,
-        has_own_package=sent.has_own_package,
-    )
+    submitter = Submitter(the_plan, records, runner=runner, sent=sent)
     watch = WaitingWatch(the_plan, Holdings(the_plan.run, directory.parent.parent), stream)
     scheduler = Scheduler(
         the_plan,

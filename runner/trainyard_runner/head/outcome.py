@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from trainyard_runner.head.records import Records
 from trainyard_runner.head.sweep import Sweep
@@ -17,34 +15,10 @@ OUTSIDE = 6
 BUG = 70
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The end of a run; `sweep` is the result of its sweep, if it is one."""
-
-    state: Literal["succeeded", "failed", "stopped"]
-    exit: int
-    counts: Mapping[State, int] = field(default_factory=dict)
-    error: str | None = None
-    hint: str | None = None
-    sweep: Mapping[str, Any] | None = None
-
-    def event(self, *, seconds: float) -> RunEnded:
-        """Return the run's last event; `seconds` is how long the run took."""
-        return RunEnded(
-            self.state,
-            self.exit,
-            seconds,
-            counts=self.counts,
-            error=self.error,
-            hint=self.hint,
-            sweep=self.sweep,
-        )
-
-
 def of_tasks(
     plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None
-) -> Outcome:
-    """Return the outcome of a run that was not stopped.
+) -> RunEnded:
+    """Return the last event of a run that was not stopped, without its seconds.
 
     The run fails if tasks failed, if outputs could not be sent to the head, or if a declared output
     is missing from all tasks that declare it.
@@ -58,8 +32,8 @@ def of_tasks(
     problem = problem or _lost(counts, records) or _absent(plan, records)
     result = sweep.result() if sweep else None
     if problem:
-        return Outcome("failed", 1, counts=counts, error=problem, sweep=result)
-    return Outcome("succeeded", 0, counts=counts, sweep=result)
+        return RunEnded("failed", 1, counts=counts, error=problem, sweep=result)
+    return RunEnded("succeeded", 0, counts=counts, sweep=result)
 
 
 def _unsuccessful(plan: Plan, counts: Mapping[State, int]) -> str | None:

@@ -32,19 +32,6 @@ _VALUES_AT_ONCE = 10_000
 _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
 
 
-@dataclass(frozen=True)
-class OutputArchive:
-    """One archive in the series of a task's outputs.
-
-    `whole`: it replaces all archives before it. `removed` files are deleted before it is unpacked.
-    """
-
-    path: Path
-    bytes: int
-    whole: bool
-    removed: list[str]
-
-
 @dataclass
 class AttemptRecord:
     """The state of one attempt, built from its messages.
@@ -97,7 +84,7 @@ class Records:
         self._each_attempt = each_attempt
         self._job_log = job_log
         self._storage = storage
-        self._archives: dict[tuple[str, int], list[OutputArchive]] = {}
+        self._archives: dict[tuple[str, int], list[OutputsKept]] = {}
         self._numbers: Counter[str] = Counter()
         # By task: outputs of its last attempt that could not be sent to the head, with reasons.
         self.lost_outputs: dict[str, list[str]] = {}
@@ -146,13 +133,7 @@ class Records:
         if not record.is_started:
             self._started(record, {"node_id": None, "gpus": []})
 
-        seconds = round(time.monotonic() - record.began, 3)
-        said = record.ended or {
-            "exit_code": None,
-            "seconds": seconds,
-            "cpu_seconds": None,
-            "max_rss": None,
-        }
+        said = record.ended or {"seconds": round(time.monotonic() - record.began, 3)}
         self.lost_outputs[record.task] = said.get("lost_outputs") or []
         self.absent_outputs[record.task] = said.get("absent_outputs") or []
 
@@ -194,7 +175,6 @@ class Records:
             incoming.write(part)
         digest = incoming.finish()
         self._numbers[task] = 1
-        self._archives[task, 0] = [OutputArchive(self._directory / file, incoming.bytes, True, [])]
         kept = OutputsKept(
             task=task,
             attempt=1,
@@ -206,9 +186,10 @@ class Records:
             removed=[],
             each_attempt=False,
         )
+        self._archives[task, 0] = [kept]
         self._stream.write(kept)
 
-    def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
+    def outputs(self, task: str) -> list[tuple[OutputsKept, Iterator[bytes]]]:
         """Return the archives that a task's next attempt unpacks, in order, each with its parts.
 
         With `each_attempt`, there are none.
@@ -216,7 +197,7 @@ class Records:
         if self._each_attempt:
             return []
         archives = self._archives.get((task, 0), [])
-        return [(archive, _read(archive.path)) for archive in archives]
+        return [(archive, _read(self._directory / archive.file)) for archive in archives]
 
     def _ready(self, record: AttemptRecord, _: Any) -> None:
         record.is_ready = True
@@ -294,13 +275,11 @@ class Records:
 
         series = (record.task, record.attempt if self._each_attempt else 0)
         known = self._archives.setdefault(series, [])
-        if said["whole"]:
+        if kept.whole:
             for archive in known:
-                archive.path.unlink(missing_ok=True)
+                (self._directory / archive.file).unlink(missing_ok=True)
             known.clear()
-        known.append(
-            OutputArchive(self._directory / file, incoming.bytes, said["whole"], said["removed"])
-        )
+        known.append(kept)
 
     def _drop_all(self, record: AttemptRecord) -> None:
         for path in list(record.incoming):

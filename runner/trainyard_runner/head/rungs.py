@@ -31,14 +31,6 @@ class Answer:
     each: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True)
-class Head:
-    """The head's versions, with which every node is compared."""
-
-    ray: str
-    python: str
-
-
 def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
     """Return the answers without those of dead nodes that were replaced, or that may leave.
 
@@ -85,7 +77,7 @@ def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Chec
         yield Check("nodes", None, is_enough, detail, hint=hint)
 
 
-def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+def task(answers: Sequence[Answer]) -> Iterator[Check]:
     """Check that a Ray task ran on every node and answered."""
     for answer in answers:
         name = answer.node.name
@@ -97,12 +89,8 @@ def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
             yield Check("task", name, False, answer.problem or "", answer.seconds, hint=hint)
 
 
-def versions(answers: Sequence[Answer], head: Head, gate: Gate) -> Iterator[Check]:
-    """Check that every node has the head's Python, and the version of Ray that the gate names.
-
-    If the gate names none, every node must have the head's version of Ray.
-    """
-    wanted = (gate.ray or head.ray, head.python)
+def versions(answers: Sequence[Answer], wanted: tuple[str, str]) -> Iterator[Check]:
+    """Check that every node has the wanted versions of Ray and Python."""
     for answer, facts in with_facts(answers):
         found = (facts["ray"], facts["python"])
         detail = f"Ray {found[0]}, Python {found[1]}"
@@ -167,10 +155,7 @@ def with_facts(answers: Sequence[Answer]) -> Iterator[tuple[Answer, dict[str, An
 
 def first_failed(checks: Sequence[Check]) -> Check | None:
     """Return the first check that failed: later ones may fail because of it."""
-    for check in checks:
-        if not check.ok:
-            return check
-    return None
+    return next((check for check in checks if not check.ok), None)
 
 
 def _size(amount: float) -> str:

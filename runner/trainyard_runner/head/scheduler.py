@@ -18,6 +18,7 @@ from trainyard_runner.head.sweep import Sweep
 from trainyard_runner.head.units import Unit
 from trainyard_runner.head.waiting import WaitingWatch
 from trainyard_runner.ray_package import Pins
+from trainyard_runner.stopping import GRACE
 from trainyard_runner.wire import fit
 from trainyard_runner.wire.events import Note
 from trainyard_runner.wire.outcome import State
@@ -242,7 +243,7 @@ class Scheduler:
         """End all attempts within `left` seconds, and record how they ended."""
         give_up = time.monotonic() + left
         self._say("stopping")
-        grace = min(self._plan.stop_grace, max(0.3, left - 1.7))
+        grace = min(GRACE, max(0.3, left - 1.7))
         self._in_flight.stop_all("the run was stopped", grace=grace)
         waiting = self._queue.take_all()
 

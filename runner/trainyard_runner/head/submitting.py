@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.util.placement_group import (
@@ -79,28 +79,30 @@ class Gang:
     among: Sequence[Alike | None]
 
 
+class Sent(NamedTuple):
+    """The uploaded job, in the forms that tasks get.
+
+    `job`: the package's name, and a reference to its content in Ray's object store; None without a
+    package. `ray_environment`: the runtime_env of a command that connects to Ray. With
+    `has_own_package`, each attempt gets a copy of the job's package in its runtime_env.
+    """
+
+    job: shipped.Package | None
+    ray_environment: dict[str, Any]
+    has_own_package: bool
+
+
 class Submitter:
     """Turns units into Ray tasks."""
 
     def __init__(
-        self,
-        plan: Plan,
-        records: Records,
-        *,
-        runner: shipped.Package,
-        job: shipped.Package | None,
-        ray_environment: dict[str, Any],
-        has_own_package: bool,
+        self, plan: Plan, records: Records, *, runner: shipped.Package, sent: Sent
     ) -> None:
-        """Prepare to submit attempts of a plan.
-
-        `runner` and `job`: packages that nodes fetch. `ray_environment`: the runtime_env of a
-        command that connects to Ray. With `has_own_package`, each attempt gets a copy of the job's
-        package in its runtime_env.
-        """
+        """Prepare to submit attempts of a plan; `runner` is a package that nodes fetch."""
         self._plan = plan
         self._records = records
-        self._packages = (runner, job)
+        self._sent = sent
+        self._packages = (runner, sent.job)
         # Without max_calls=0, Ray ends a worker after each GPU task; a new one takes 1.2 to 1.9 s,
         # measured.
         self._function = ray.remote(
@@ -116,8 +118,6 @@ class Submitter:
         if plan.runtime_env:
             self._environment["runtime_env"] = plan.runtime_env
 
-        self._ray_environment = ray_environment
-        self._has_own_package = has_own_package
         self._has_selectors = _accepts(self._function, label_selector={"a": "b"})
         self._shapes: dict[tuple[Any, ...], Any] = {}
         self._known_nodes: Sequence[Node] = ()
@@ -211,7 +211,7 @@ class Submitter:
         for archive, archive_parts in self._records.outputs(task.name):
             parts = [ray.put(part) for part in archive_parts]
             references += parts
-            restored.append({"removed": archive.removed, "parts": parts})
+            restored.append({"removed": list(archive.removed), "parts": parts})
             held = held or 0
             if not archive.whole:
                 held += archive.bytes
@@ -224,14 +224,13 @@ class Submitter:
             "attempt": unit.attempt,
             "command": list(task.command),
             "env": task.env,
-            "ray_environment": self._ray_environment,
-            "has_own_package": self._has_own_package,
+            "ray_environment": self._sent.ray_environment,
+            "has_own_package": self._sent.has_own_package,
             "cpus": taken.cpus,
             "gpus": taken.gpus,
             "timeout": task.timeout,
             "outputs": list(task.outputs),
             "watch": task.watch,
-            "grace": self._plan.stop_grace,
             "master": master,
             "together": len(unit.tasks) > 1,
             "every": self._plan.outputs_every,

@@ -66,7 +66,7 @@ class Sweep:
         self._clock = clock
         self._began = clock()
         self._better: Any = max if self._spec["mode"] == "max" else min
-        self._template = task_of(0, self._spec["task"])
+        self._template = task_of(self._spec["task"])
         self._open: dict[int, Trial] = {}
         self._of_task: dict[str, Trial] = {}
         self._tried = 0
@@ -189,7 +189,7 @@ class Sweep:
                 former = _task_name(continues, repeat)
             values = {**params, "repeat": repeat}
             raw = space.filled(self._spec["task"], values, self._spec["space"])
-            task = task_of(repeat, {**raw, "name": name, "continues": former})
+            task = task_of({**raw, "index": repeat, "name": name, "continues": former})
             units.append(Unit((task,)))
             self._of_task[name] = trial
 

@@ -18,29 +18,23 @@ from pathlib import Path
 from typing import Any
 
 from trainyard_runner.node import job_files, outputs
-from trainyard_runner.node.checkpoint import CheckpointWatch, Message
+from trainyard_runner.node.checkpoint import CheckpointWatch
 from trainyard_runner.node.child import Child
 from trainyard_runner.node.job_files import Identity, JobFiles
 from trainyard_runner.node.output import OutputBuffer
-from trainyard_runner.node.outputs import OutputWatch
+from trainyard_runner.node.outputs import Message, OutputWatch
 from trainyard_runner.node.transfers import Transfers
 from trainyard_runner.node.watchdog import MetricWatch
 from trainyard_runner.node.workspace import Spare, Workspace, attempt_id, environment
 from trainyard_runner.ray_package import OwnPackage
-from trainyard_runner.stopping import StopWatch
+from trainyard_runner.stopping import GRACE, StopWatch
 from trainyard_runner.wire import archive
 from trainyard_runner.wire.archive import Entries, LeftOut
 from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.outcome import QUICK
 
 Batch = list[Message]
-NOTHING_RAN: dict[str, Any] = {
-    "exit_code": None,
-    "seconds": 0.0,
-    "tail": [],
-    "cpu_seconds": None,
-    "max_rss": None,
-}
+NOTHING_RAN: dict[str, Any] = {"exit_code": None, "seconds": 0.0}
 _READ = 256 * 1024
 
 
@@ -54,15 +48,14 @@ class Attempt:
         home: Path,
         files: JobFiles | None,
         gpus: list[str],
-        node: dict[str, str],
+        node: str,
         package: OwnPackage | None,
-        spare: Spare | None = None,
+        spare: Spare,
     ) -> None:
         """Make the attempt's directories, or reuse those in `spare`.
 
-        `home`: Trainyard's directory on this node. `gpus`: the ids of the task's GPUs. `node`: the
-        fields about the node in the message `started`. `package`: the package of the command's own
-        Ray tasks, if this attempt has its own.
+        `home`: Trainyard's directory on this node. `gpus`: the ids of the task's GPUs. `node`: this
+        node's id. `package`: that of the command's own Ray tasks, if this attempt has its own.
         """
         self._order = order
         self._package = package
@@ -70,7 +63,7 @@ class Attempt:
         self._files = files
         self._copied: dict[str, Identity] = {}
         self._place = Workspace(home, order, spare)
-        self._pending: Batch = [("started", {**node, "gpus": gpus})]
+        self._pending: Batch = [("started", {"node_id": node, "gpus": gpus})]
         self._buffer = OutputBuffer()
         self._child: Child | None = None
         self._metric: MetricWatch | None = None
@@ -240,16 +233,16 @@ class Attempt:
         if self._verdict is not None:
             return
 
-        asked = stop.asked()
+        asked = stop.asked
         if asked is not None:
             self._verdict = ("stopped", asked.reason)
             child.stop(asked.grace)
         elif timeout is not None and time.monotonic() - self._began >= timeout:
             self._verdict = ("timeout", f"it ran longer than its timeout of {timeout:g} s")
-            child.stop(self._order["grace"])
+            child.stop(GRACE)
         elif self._metric is not None and self._metric.broken is not None:
             reason = self._metric.broken.reason
-            final = child.dump_and_stop(self._order["grace"])
+            final = child.dump_and_stop(GRACE)
             if final is not None:
                 self._final = final
                 return

@@ -12,13 +12,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
 
-from trainyard_runner.node.outputs import TICK_NS
+from trainyard_runner.node.outputs import TICK_NS, Message
 from trainyard_runner.wire import archive
 from trainyard_runner.wire.outputs import data_bytes, sized
 
-Message = tuple[str, Any]
 QUIET = 0.3
 RESTLESS = 2.0
 _TRIES = 5
@@ -52,18 +50,14 @@ class CheckpointWatch:
         self._seen = self._taken
         self._changed_at = -1.0
         self._dirty_at = -1.0
-        self._next = 0.0
-
-    def due(self) -> float:
-        """Return when to call `look` next, by the clock."""
-        return self._next
+        self.due = 0.0  # when to call `look` next, by the clock
 
     def look(self) -> Iterator[Message]:
         """Look at the directory, and send a snapshot if one is due."""
         began = self._clock()
         now, _ = archive.scan(str(self._directory))
         # Scans take at most a tenth of the time: very many files are scanned less often.
-        self._next = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
+        self.due = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
 
         if now != self._seen:
             self._seen = now

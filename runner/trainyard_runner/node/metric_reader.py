@@ -9,22 +9,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard_runner.node import mlflow
 from trainyard_runner.node.growing import GrowingFile
 from trainyard_runner.wire import event_files, tree
 from trainyard_runner.wire.names import plain
 
-
-class Point(NamedTuple):
-    """One value of one metric that a training wrote."""
-
-    name: str
-    step: float | None
-    value: float
-    seconds: float  # since 1970
-
+# One value of one metric: its name, step, value, and seconds since 1970.
+Point = tuple[str, float | None, float, float]
 
 _LONGEST_LINE = 1024 * 1024
 # Names of metrics are kept for a message only; a program may write any number, of any length.
@@ -115,8 +108,7 @@ class _EventFiles:
         for path in self._files():
             with path.open("rb") as file:
                 file.seek(self._offsets.get(path, 0))
-                for tag, step, value, seconds in event_files.scalars(file):
-                    yield Point(tag, step, value, seconds)
+                yield from event_files.scalars(file)
                 self._offsets[path] = file.tell()
 
     def _files(self) -> list[Path]:
@@ -207,4 +199,4 @@ def _points(row: Mapping[str, Any], step: str) -> Iterator[Point]:
 
     at = numbers.pop(step, None)
     for name, number in numbers.items():
-        yield Point(name, at, number, time.time())
+        yield name, at, number, time.time()

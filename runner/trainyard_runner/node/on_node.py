@@ -66,7 +66,7 @@ def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Messages]
 def _attempt(order: Order, job: Package | None, spare: Spare) -> Generator[Batch, None, None]:
     worker = ray._private.worker.global_worker
     home = Path(worker.node.get_session_dir_path(), "trainyard")
-    node = {"node_id": ray.get_runtime_context().get_node_id()}
+    node = ray.get_runtime_context().get_node_id()
 
     gpus = []
     if order["gpus"]:

@@ -63,13 +63,9 @@ class OutputWatch:
         if held is not None:
             self._sent, _ = scan()
         self._again: set[str] = set()  # names of files that may have changed since they were sent
-        self._next = clock() + every
+        self.due = clock() + every  # when to call `look` next, by the clock
         # The paths that the last look did not send, each with the reason.
         self.left_out: list[LeftOut] = []
-
-    def due(self) -> float:
-        """Return when to call `look` next, by the clock."""
-        return self._next
 
     def look(self) -> Iterator[Message]:
         """Yield the messages of an archive with the changes since the last look, if there are any."""
@@ -90,7 +86,7 @@ class OutputWatch:
         yield from self._send(entries, left_out, unsettled)
         self.left_out = left_out
         # Wait twice as long as the look took: looks take at most a third of the time.
-        self._next = self._clock() + max(self._every, 2 * (self._clock() - began))
+        self.due = self._clock() + max(self._every, 2 * (self._clock() - began))
 
     def held(self) -> dict[str, int]:
         """Return the number of files that the head has now, and their bytes."""

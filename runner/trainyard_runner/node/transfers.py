@@ -23,12 +23,12 @@ class Transfers:
         """Return when `step` has something to do, by the clock; 0 for now."""
         if self._in_flight:
             return 0.0
-        return min(watch.due() for watch in self._watches)
+        return min(watch.due for watch in self._watches)
 
     def step(self, *, begin: bool) -> list[Message]:
         """Return the next message of each transfer in flight; with `begin`, first start due ones."""
         for watch in self._watches:
-            if begin and watch not in self._in_flight and self._clock() >= watch.due():
+            if begin and watch not in self._in_flight and self._clock() >= watch.due:
                 self._in_flight[watch] = watch.look()
 
         messages = []

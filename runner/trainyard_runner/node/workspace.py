@@ -51,10 +51,10 @@ class Spare:
 class Workspace:
     """The directories of one attempt, on the node where it runs."""
 
-    def __init__(self, home: Path, order: Order, spare: Spare | None = None) -> None:
+    def __init__(self, home: Path, order: Order, spare: Spare) -> None:
         parent = home / "work"
         prefix = f"{names.file_stem(order['task'])[:60]}.{order['attempt']}."
-        root = spare.take(prefix, parent) if spare else None
+        root = spare.take(prefix, parent)
         if root is None:
             parent.mkdir(parents=True, exist_ok=True)
             root = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -66,9 +66,7 @@ class Workspace:
         self.directory = root / "job"
         self.output = root / "output"
         self._spare = spare
-        self._as_made: list[tuple[int, ...]] | None = None
-        if spare is not None:
-            self._as_made = self._state()
+        self._as_made = self._state()
 
     def restore(self, order: Order, fetch: Callable[[list[Any]], Iterator[bytes]]) -> list[LeftOut]:
         """Restore the checkpoint and outputs that an order names; return what could not be restored.
@@ -119,7 +117,7 @@ class Workspace:
 
     def hand_on(self) -> None:
         """Keep the directories for the next attempt if they are like new ones; else remove them."""
-        if self._spare is not None and self._is_renewed():
+        if self._is_renewed():
             self._spare.keep(self.root)
         else:
             self.remove()

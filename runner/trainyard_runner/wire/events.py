@@ -329,7 +329,7 @@ class RunEnded(Event):
 
     state: State
     exit: int
-    seconds: float
+    seconds: float = 0.0
     counts: Mapping[Any, int] | None = None
     error: str | None = None
     hint: str | None = None

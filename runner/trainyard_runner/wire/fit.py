@@ -151,6 +151,8 @@ def describe(task: Task) -> str:
         asked = [_share(task, task.share)]
     for name, value in task.custom.items():
         asked.append(amount(name, value))
+    if not asked:
+        asked.append(amount("CPU", 0))
     if task.node_name:
         asked.append(f"node {task.node_name}")
     if task.node_group:
@@ -161,12 +163,7 @@ def describe(task: Task) -> str:
 
 
 def in_words(amounts: Room) -> str:
-    parts = []
-    for name, field in RESOURCES.items():
-        value = getattr(amounts, field)
-        if value:
-            parts.append(amount(name, value))
-    return " and ".join(parts)
+    return " and ".join(_amounts(amounts))
 
 
 def _share(task: Task, share: float) -> str:
@@ -176,16 +173,13 @@ def _share(task: Task, share: float) -> str:
     return f"{part} of a node"
 
 
-def _amounts(task: Task) -> list[str]:
-    asked = []
-    has_others = task.gpus or task.memory or task.custom
-    if task.cpus or not has_others:
-        asked.append(amount("CPU", task.cpus))
-    if task.gpus:
-        asked.append(amount("GPU", task.gpus))
-    if task.memory:
-        asked.append(amount("memory", task.memory))
-    return asked
+def _amounts(amounts: Task | Room) -> list[str]:
+    parts = []
+    for name, field in RESOURCES.items():
+        value = getattr(amounts, field)
+        if value:
+            parts.append(amount(name, value))
+    return parts
 
 
 def amount(resource: str, value: float) -> str:
@@ -257,8 +251,7 @@ def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     `without_growth`.
     """
     later = members.later(gate, alive)
-    is_to_grow = nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later]))
-    if is_to_grow:
+    if nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later])):
         return math.inf
     return without_growth(task, gate, alive)
 

@@ -22,7 +22,7 @@ def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
     Ray may still list nodes that were just removed from the file. Without declared nodes, all
     living nodes are returned.
     """
-    if gate.nodes is None or not gate.nodes:
+    if not gate.nodes:
         return list(alive)
     names = {node.name for node in gate.nodes}
     groups: set[str | None] = set()

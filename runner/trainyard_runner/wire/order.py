@@ -33,7 +33,6 @@ class Order(_OnNode):
     timeout: float | None  # seconds
     outputs: list[str]  # declared ones
     watch: dict[str, Any] | None  # trainyard/spec/watch.py
-    grace: float  # seconds from SIGTERM to SIGKILL
     master: str | None  # of a gang: the address of its first task's node
     together: bool  # the task is one of a gang
     every: float  # seconds from one look at its outputs to the next

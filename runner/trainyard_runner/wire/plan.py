@@ -25,7 +25,7 @@ class Shape(NamedTuple):
 class Task:
     """One command of the job, with its resources, placement and retries."""
 
-    index: int
+    index: int  # its place in the plan, or its repeat of a configuration
     name: str
     command: tuple[str, ...]
     env: dict[str, str]
@@ -73,8 +73,8 @@ class Gate:
     """The smoke test's settings, and what it expects.
 
     `nodes`: the declared nodes; None if they are not known. `ray`: the expected version of Ray;
-    None: the head's. `needs`: the job's key `smoke`. `wait`: seconds to wait for nodes.
-    `names_change`: a recreated node gets another name.
+    None: the head's. `needs`: the job's key `smoke`. `names_change`: a recreated node gets another
+    name.
     """
 
     skip: bool = False
@@ -82,7 +82,6 @@ class Gate:
     nodes: tuple[ExpectedNode, ...] | None = None
     ray: str | None = None
     needs: dict[str, Any] = field(default_factory=dict)
-    wait: float = 60.0
     names_change: bool = False
 
 
@@ -91,15 +90,14 @@ class Plan:
     """All that the head needs to know to run a job."""
 
     run: str
-    job: str | None
     cluster: str
-    package: str | None
-    package_parts: tuple[str, ...]
-    runtime_env: dict[str, Any] | None
-    together: bool
-    tasks: tuple[Task, ...]
     gate: Gate
-    stop_grace: float = 5.0
+    job: str | None = None
+    package: str | None = None
+    package_parts: tuple[str, ...] = ()
+    runtime_env: dict[str, Any] | None = None
+    together: bool = False
+    tasks: tuple[Task, ...] = ()
     outputs_each_attempt: bool = False
     outputs_limit: int = 20 * 1024**3  # bytes of one task
     outputs_every: float = 30.0  # seconds
@@ -109,71 +107,24 @@ class Plan:
     resume: Resume | None = None  # the run that this one resumes; never one of a sweep
 
 
-_CHOICES = (
-    "stop_grace",
-    "outputs_each_attempt",
-    "outputs_limit",
-    "outputs_every",
-    "sweep",
-    "study",
-    "former",
-)
-
-
 def read(text: bytes) -> Plan:
-    """Read a plan's JSON. Raises ValueError for a version that this runner does not know."""
+    """Read the JSON of a plan, which has the fields of `Plan`."""
     raw: dict[str, Any] = json.loads(text)
-    if raw.get("version") != 1:
-        raise ValueError(f"the plan has version {raw.get('version')!r}; this runner knows 1")
+    gate = raw["gate"]
+    if gate["nodes"] is not None:
+        gate["nodes"] = tuple(ExpectedNode(**node) for node in gate["nodes"])
 
-    package = raw.get("package")
-    parts = raw.get("package_parts") or ([package] if package else [])
-    choices = {name: raw[name] for name in _CHOICES if raw.get(name) is not None}
-    return Plan(
-        run=raw["run"],
-        job=raw["job"],
-        cluster=raw["cluster"],
-        package=package,
-        package_parts=tuple(parts),
-        runtime_env=raw.get("runtime_env") or None,
-        together=bool(raw.get("together")),
-        tasks=tuple(task_of(index, task) for index, task in enumerate(raw["tasks"])),
-        gate=_gate(raw.get("gate") or {}),
-        resume=Resume.of(raw.get("resume")),
-        **choices,
-    )
+    raw["package_parts"] = tuple(raw["package_parts"])
+    raw["tasks"] = tuple(map(task_of, raw["tasks"]))
+    raw["gate"] = Gate(**gate)
+    raw["resume"] = Resume.of(raw["resume"])
+    return Plan(**raw)
 
 
-def task_of(index: int, raw: dict[str, Any]) -> Task:
-    """Read a task from the JSON in a plan or in a sweep's template.
-
-    `index` is the task's place in the plan, or its repeat of a configuration.
-    """
-    fields = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
+def task_of(raw: dict[str, Any]) -> Task:
+    """Read a task from the JSON in a plan or in a sweep's template."""
+    fields = dict(raw)
     for name in ("command", "outputs", "final_exit_codes"):
-        fields[name] = tuple(raw.get(name) or ())
-    fields.setdefault("env", {})
-    fields["actors"] = Room.of(raw.get("actors"))
-    fields["index"] = index
+        fields[name] = tuple(raw[name])
+    fields["actors"] = Room.of(raw["actors"])
     return Task(**fields)
-
-
-def _gate(raw: dict[str, Any]) -> Gate:
-    nodes = raw.get("nodes")
-    expected = None
-    if nodes is not None:
-        expected = tuple(_node(node) for node in nodes)
-    return Gate(
-        skip=bool(raw.get("skip")),
-        simulated_gpus=bool(raw.get("simulated_gpus")),
-        nodes=expected,
-        ray=raw.get("ray"),
-        needs=raw.get("needs") or {},
-        wait=float(raw.get("wait", 60.0)),
-        names_change=bool(raw.get("names_change")),
-    )
-
-
-def _node(raw: dict[str, Any]) -> ExpectedNode:
-    names = ExpectedNode.__dataclass_fields__
-    return ExpectedNode(**{name: raw[name] for name in names if raw.get(name) is not None})

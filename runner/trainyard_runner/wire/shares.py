@@ -72,7 +72,7 @@ def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
     tasks = settled(plan.tasks, plan.gate, alive)
     sweep = plan.sweep
     if sweep is not None:
-        (template,) = settled([task_of(0, sweep["task"])], plan.gate, alive)
+        (template,) = settled([task_of(sweep["task"])], plan.gate, alive)
         sweep = {**sweep, "task": {**sweep["task"], "on_gpus": template.on_gpus}}
     return replace(plan, tasks=tasks, sweep=sweep)
 

@@ -32,11 +32,8 @@ class EventStream:
     of a full segment is the event "continues", which names the next segment.
     """
 
-    def __init__(
-        self, directory: Path, *, roll_at: int = ROLL_AT, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._directory = directory
-        self._roll_at = roll_at
         self._clock = clock
         self._seq = 0
         self._number = 0
@@ -67,7 +64,7 @@ class EventStream:
         self._reserve.unlink(missing_ok=True)
 
     def _write(self, event: Event) -> None:
-        if self._size >= self._roll_at:
+        if self._size >= ROLL_AT:
             self._roll()
         self._append(event)
 

@@ -10,24 +10,22 @@ import secrets
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
 
 from trainyard_runner.wire import tree
 from trainyard_runner.wire.archive import PART, LeftOut, stays_inside
 
 
-def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut]:
-    """Extract a tar archive, from a file or pieces of bytes; return the members that are left out.
+def unpack(pieces: Iterable[bytes], directory: Path) -> list[LeftOut]:
+    """Extract a tar archive from pieces of bytes; return the members that are left out.
 
     A member replaces an existing path of the same name only once it is whole. Raises
     tarfile.TarError for a damaged archive, and OSError for a full disk.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    stream: Any = source if hasattr(source, "read") else _Pieces(source)
     target = _Target(str(directory))
     left_out = []
     try:
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive:
+        with tarfile.open(fileobj=_Pieces(pieces), mode="r|", bufsize=PART) as archive:
             for member in archive:
                 reason = _extract(archive, member, target)
                 if reason:
