@@ -176,6 +176,11 @@ def base(given: str = "") -> str | None:
     return _git("rev-list", "--first-parent", "-1", f"--before={before}", _main()) or None
 
 
+def tracked() -> list[str]:
+    """Return the paths of the files that git tracks; a new one counts once it is added."""
+    return _git("ls-files", "-z").rstrip("\0").split("\0")
+
+
 def changed(since: str) -> list[str]:
     """Return the paths that differ from a commit, including uncommitted and untracked files."""
     tracked = _git("diff", "--name-only", "--no-renames", since)

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pathspec
 import pytest
 
-from tests.areas import AREAS, EVERY, ROOT, tiers_of, tiers_of_all
+from tests.areas import AREAS, EVERY, tiers_of, tiers_of_all, tracked
 from tests.tiers import LIFECYCLE
 
-# Git keeps its own files there: a directory, or a file in a worktree.
-IGNORED = [".git", *(ROOT / ".gitignore").read_text().splitlines()]
-
-
-def tracked() -> list[str]:
-    """Return the files of this checkout that git does not ignore; no process is started for it."""
-    ignored = pathspec.GitIgnoreSpec.from_lines(IGNORED)
-    found = []
-    for directory, names, files in os.walk(ROOT):
-        here = Path(directory).relative_to(ROOT)
-        names[:] = [name for name in names if not ignored.match_file(f"{here / name}/")]
-        found += [str(here / file) for file in files if not ignored.match_file(str(here / file))]
-    return found
+# Asked here: no test of this directory may start a process.
+PATHS = tracked()
 
 
 def test_every_path_has_a_row() -> None:
-    paths = tracked()
-    assert "trainyard/main.py" in paths
-    assert ".venv/bin/python" not in paths
-    for path in paths:
+    assert "trainyard/main.py" in PATHS
+    for path in PATHS:
         tiers_of(path)
 
 
 def test_every_row_is_of_a_path_that_is_there_and_names_tiers() -> None:
-    paths = tracked()
     for patterns, tiers in AREAS:
         assert set(tiers) <= {*EVERY, LIFECYCLE}
         for pattern in patterns.split():
             of_pattern = pathspec.GitIgnoreSpec.from_lines([pattern])
-            assert any(map(of_pattern.match_file, paths)), pattern
+            assert any(map(of_pattern.match_file, PATHS)), pattern
 
 
 @pytest.mark.parametrize(

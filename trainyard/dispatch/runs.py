@@ -31,7 +31,7 @@ from trainyard.results.journal import Journal, recorded
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import ResultsError, RunDirectory
-from trainyard.seams.ray_api import RayApi
+from trainyard.seams.ray_api import FileMissingError, RayApi
 from trainyard.wording import counted
 
 _BLOCK = 1024 * 1024
@@ -262,8 +262,11 @@ def fetch(
         if checkpoints:
             for task in missing:
                 fetch_checkpoint(ray, run, state.node_id or "", task, note=screen.note)
-        fetcher = Fetcher(ray, run, note=screen.note)
-        unfetched = _all_home(fetcher, run, state, note=screen.note)
+        unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state, note=screen.note)
+        if any(isinstance(error, FileMissingError) for error in unfetched.outputs):
+            # A task that runs replaces its archives, also since its events were read.
+            state = _catch_up(ray, run)
+            unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state, note=screen.note)
 
     return concluded(RunStatus(run, state), unfetched=unfetched)
 
