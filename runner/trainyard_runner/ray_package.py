@@ -67,7 +67,7 @@ def environment(
             raise LookupError(f"the uploaded wheels {wheels} are no longer on the cluster")
         package = _added(b"".join(parts.values()), content)
     elif len(parts) == 1:
-        # A zip that was sent in one part already is a package in the GCS.
+        # A zip that was sent in one part is already a package in the GCS.
         name, package = next(iter(parts.items()))
         return {**found, "working_dir": _GCS + name}, len(package)
     else:

@@ -91,9 +91,10 @@ def follow(
 ) -> RunStatus:
     """Follow a run to its end, fetch its results, and write the report.
 
-    Events that are recorded here are not read again. With `stop`, an interruption stops the run;
-    without `interrupted`, that happens at once. If another command records the run, this one only
-    shows it. A lost cluster raises nothing: the result has the error and the last known state.
+    Events that are recorded here are not read again. With `stop`, the run is stopped as soon as
+    `interrupted` returns True; the default stops it at once. If another command records the run,
+    this one only shows it. A lost cluster raises nothing: the result has the error and the last
+    known state.
     """
     journal = Journal(run)
     state = states.load(run)

@@ -46,7 +46,7 @@ class Building:
 
     @property
     def content(self) -> str:
-        """Return the tag that a build now gives the image, with the base that the engine has."""
+        """Return the tag that a build would give the image now, with the base that the engine has."""
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 

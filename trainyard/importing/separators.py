@@ -33,7 +33,7 @@ def jobs(words: Sequence[str], sign: str) -> list[Words]:
     """
     found: list[Words] = []
     for job in _cut([(word, f" {word}") for word in words], sign):
-        # A word in quotes may have several jobs, too.
+        # A single word in quotes may itself contain several jobs.
         if len(job) == 1:
             inner = _cut(_unquoted(job[0][0]), sign)
         else:

@@ -153,7 +153,7 @@ def read(file: Path, *, python: str) -> Imported:
 def _task(
     task: TaskSection, files: dict[str, Path], python: str, directory: Path
 ) -> dict[str, Any]:
-    """Return one task; add to `files` what its words name below the YAML file's directory."""
+    """Return one task; add to `files` each file that its words name in the YAML file's directory."""
     # task_runner joins the words in the same way.
     line = " ".join([python, *task.py_args.split()])
     if shell.is_needed(line):

@@ -88,9 +88,9 @@ def list_clusters(
 def _records(
     environ: Mapping[str, str], *, without: Collection[str]
 ) -> tuple[dict[Path, str], list[str]]:
-    """Return each recorded cluster's directory and backend; a remark for each unreadable record.
+    """Return each recorded cluster's state directory and backend; a remark for each useless record.
 
-    Clusters of the names `without` are left out: their file is here.
+    The names in `without` are left out: they are known by their cluster files already.
     """
     recorded = {}
     remarks = []

@@ -33,7 +33,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository; `size` in bytes counts layers that several tags share only once."""
+    """A repository; `size` in bytes counts a layer once, even if several tags share it."""
 
     name: str
     tags: tuple[Tag, ...]

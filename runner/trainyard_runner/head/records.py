@@ -38,7 +38,7 @@ class AttemptRecord:
 
     `ended`: the content of its message `ended`. `printed`: bytes of output so far. `is_ready`: a
     gang's task has its place and waits for the others. `incoming`: archives that arrive now, by
-    file. `output`: its last archive of outputs. `tail`: the end of its output.
+    file. `output`: its last archive of outputs. `tail`: the end of what it printed.
     """
 
     task: str

@@ -76,8 +76,8 @@ def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
 class _Target:
     """The directory that an archive is unpacked into.
 
-    `part` is an unused path at its top. Each member is first made there, and then renamed to its
-    place, so that no unfinished file is ever there.
+    `part` is an unused path at its top. A file or link is made under that name first, and renamed
+    when it is complete: no unfinished file ever has its final name.
     """
 
     def __init__(self, root: str) -> None:

@@ -28,6 +28,7 @@ def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
     if live is not None and not is_ours(live, where.name):
         title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
 
+    # Without the uid of a live RayCluster that Trainyard did not make: the step leaves it alone.
     uids = removal.uids(where, live, cluster_pods(where))
     cluster = removal.ray_cluster_step(where, "remove-ray-cluster", title, uids, disruptive=True)
     steps = [cluster, _rest_step(where), *purge_steps, forget_step(site.state)]

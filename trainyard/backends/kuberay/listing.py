@@ -55,6 +55,7 @@ def discover(
     for name, where in locations.items():
         others.pop((where.kube.server, where.namespace, name), None)
         refusal = refused.get(_key(where.kube))
+        # A user who may not list all namespaces may still use the cluster's own.
         if refusal and not isinstance(refusal, ForbiddenError):
             problems[name] = f"Kubernetes of {where.kube.place}: {refusal.what}"
 

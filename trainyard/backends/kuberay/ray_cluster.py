@@ -214,7 +214,7 @@ def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
     if not ignored or desired.site.wishes.recreate:
         return None
     return RequestError(
-        "the cluster file asks for what KubeRay does not change on a running cluster; to replace "
+        "the cluster file asks for what KubeRay does not change on a running cluster; replacing "
         "the cluster ends everything on it",
         where="; ".join(ignored),
         hint="If that is meant: trainyard cluster.up --recreate",

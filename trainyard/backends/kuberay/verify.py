@@ -298,7 +298,7 @@ def _results(
 def _end(
     title: str, pod: Object | None, observed: Snapshot, debounce: Debounce
 ) -> Ended | TrainyardError | None:
-    """Return how a probe ended, or the error why it cannot; None while it still may."""
+    """Return how a probe ended, or why it cannot run to its end; None while it still may."""
     if pod is None or pods.is_leaving(pod):
         hint = "Did another user give the same command, or was the node drained? Repeat it."
         return OutsideError(f"{title}: its pod was removed while it ran", hint=hint)

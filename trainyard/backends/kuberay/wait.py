@@ -1,4 +1,4 @@
-"""The last step of `cluster.up`: wait until Kubernetes, KubeRay and Ray all have every node.
+"""The step of `cluster.up` that waits until Kubernetes, KubeRay and Ray all have every node.
 
 KubeRay's status is not enough: it calls a cluster ready even if the dashboard is silent, and the
 condition RayClusterProvisioned never returns to False.

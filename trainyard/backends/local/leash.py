@@ -1,4 +1,4 @@
-"""The leash of a local cluster: a process next to the nodes' keepers, recorded as they are."""
+"""The leash of a local cluster: a process, recorded like those that keep its nodes running."""
 
 from __future__ import annotations
 

@@ -177,8 +177,8 @@ def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
     dead = [ip for ip in lab.members() if ip != but and not lab.first.reaches(ip, DQLITE_PORT)]
     if dead:
         raise OutsideError(
-            f"no control plane may join or leave while the database of {named(dead)} is dead: "
-            "the others could lose it",
+            f"no control plane may join or leave while the database on {named(dead)} is dead: "
+            "the whole cluster's database could be lost",
             hint="Bring it back: there, sudo snap start microk8s. If the host is gone for good, "
             "take it out of the file, and: trainyard cluster.up --remove --force",
         )
