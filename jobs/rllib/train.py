@@ -107,9 +107,9 @@ def refuse(message: str) -> NoReturn:
 
 def wanted(config: AlgorithmConfig) -> str:
     """Say how many actors RLlib starts, and how many CPUs and GPUs they need together."""
-    beside = config.algo_class.default_resource_request(config.copy(copy_frozen=False)).bundles[1:]
-    cpus, gpus = (sum(bundle.get(kind, 0) for bundle in beside) for kind in ("CPU", "GPU"))
-    return f"{len(beside)} actors with {cpus:g} CPUs and {gpus:g} GPUs"
+    others = config.algo_class.default_resource_request(config.copy(copy_frozen=False)).bundles[1:]
+    cpus, gpus = (sum(bundle.get(kind, 0) for bundle in others) for kind in ("CPU", "GPU"))
+    return f"{len(others)} actors with {cpus:g} CPUs and {gpus:g} GPUs"
 
 
 def train(given: argparse.Namespace, config: AlgorithmConfig, checkpoints: Path) -> None:

@@ -38,7 +38,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 - apiGroups: [ray.io]
   resources: [rayclusters/status, rayjobs/status, rayservices/status, raycronjobs/status]
   verbs: [get, patch, update]
-# It makes the autoscaler's role, and nobody may give more than he has.
+# It makes the autoscaler's role, and Kubernetes lets a role give only rights that its maker has.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [create, delete, get, list, update, watch]
