@@ -1,1 +1,1 @@
-"""What Trainyard costs beside what it stands on: ratios measured side by side in one run."""
+"""The costs of Trainyard next to those of the tools that it calls: ratios of one run."""

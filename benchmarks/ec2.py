@@ -1,7 +1,7 @@
 """A cluster on EC2, as the tests' bed plays it (root, Debian or Ubuntu): made by us, and by `ray
 up` alone.
 
-What `ray up` gets is a file as users write it after Ray's own examples for AWS
+`ray up` gets a file as users write it after Ray's own examples for AWS
 (autoscaler/aws/example-full.yaml): the same instances, AMI and resources as ours, and Ray's
 defaults for all else. Ray makes its key pair and security group in the first turn, and finds them
 in the others; its role is there from the start, as in an account where it was used before: to make

@@ -15,7 +15,7 @@ CHECKOUT = Path(__file__).parent.parent.parent
 
 
 def as_nobody() -> tuple[str, ...]:
-    """Return the start of a command that runs as user nobody; empty unless this user is root.
+    """Return the start of a command that runs as an unprivileged user; empty if this user is one.
 
     Python or the checkout may be in a directory that only root may enter. In the command's mount
     namespace that directory is replaced by one that holds nothing else.

@@ -1,4 +1,4 @@
-"""What Ray's autoscaler gets on EC2."""
+"""The document that Ray's autoscaler gets on EC2."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_subnet_and_the_security_group_are_those_of_every_node() -> None:
 
 
 def test_what_was_found_out_is_written_out_and_into_tags() -> None:
-    # Ray, and EC2 for each worker, would find it out anew: another head, workers of another AMI.
+    # Else Ray would resolve it again, and EC2 for each worker: another head, workers of another AMI.
     config = node(desired.document(spec(ami=PARAMETER), INPUTS), "cpu")
     assert (config["SecurityGroupIds"], config["SubnetIds"], config["ImageId"]) == (
         ["sg-1"],

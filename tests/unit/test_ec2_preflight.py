@@ -1,6 +1,4 @@
-"""What is wrong before anything is made on EC2, from facts alone: AWS's answers as it gives
-them.
-"""
+"""The checks before anything is made on EC2, from facts alone: AWS's answers as it gives them."""
 
 from __future__ import annotations
 
@@ -97,7 +95,7 @@ GOOD: Facts = {
     "may_pass_role": True,
     "has_spot_role": True,
 }
-# What is asked where the file names it.
+# The answers about what the file may name.
 NAMED = {
     "security_groups": [{"GroupId": GROUP, "VpcId": "vpc-1"}],
     "key_pairs": ["lab"],

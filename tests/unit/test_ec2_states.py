@@ -1,4 +1,4 @@
-"""What `cluster.up`, `status` and `down` make of the instances that AWS has."""
+"""How `cluster.up`, `status` and `down` judge the instances that AWS has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hosts get: files from templates, snaps and images of this machine; what a node waits for."""
+"""Files of hosts: from templates, snaps and images of this machine; what a node waits for."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_snap_of_a_file_is_acknowledged_or_dangerous_and_its_base_stays_as_it_
     install._install_step(lab).do()
     there = "/var/tmp/trainyard"
 
-    # What answers is taken for a base that is there.
+    # The fake answers as if the base snap were installed already.
     assert told.commands == [
         "snap list core22",
         f"write {there}-microk8s_9.snap",

@@ -1,4 +1,4 @@
-"""What is wrong with hosts, from facts alone: each rule once, and what hosts show together."""
+"""The rules for hosts, from facts alone: each once, and those about several hosts together."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_good_hosts_have_nothing_wrong() -> None:
                 "install snapd"
             ),
         ),
-        # Nobody knows then whether MicroK8s is installed: the ports may be its own.
+        # Without snapd it is unknown whether MicroK8s is installed: the ports may be its own.
         (
             {"snapd": "unavailable", "listening": frozenset({22, 10250, 16443})},
             "its snapd does not run: sudo systemctl start snapd.socket",

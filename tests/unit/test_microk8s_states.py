@@ -67,7 +67,7 @@ def lab(
         (lab(WORKER, {"b": node("10.0.0.2")}), False),
         # Not Ready is waited for: to leave and join again would end what runs there.
         (lab(WORKER, {"b": node("10.0.0.2", ready=False)}), False),
-        # Made anew, under the same name or another.
+        # Installed again, under the same name or another.
         (lab(FRESH, {"b": node("10.0.0.9")}), True),
         (lab(FRESH, {"former": node("10.0.0.2")}), True),
         # Joined, and the cluster knows nothing of it.
@@ -106,7 +106,7 @@ def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_fir
         "b": node("10.0.0.2", ssh="ops@b"),
         "c": node("10.0.0.3", ssh="ops@c:8022"),
         "d": node("10.0.0.4", ssh="ops@d", ready=False),
-        # Joined by somebody else.
+        # Joined by an administrator.
         "e": node("10.0.0.5"),
     }
 
