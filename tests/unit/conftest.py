@@ -7,8 +7,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 import urllib3.util.connection  # noqa: F401 (it opens a socket when it is imported, to see whether IPv6 works)
+
+from tests.unit.fake_ray import FakeRay
 
 PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
 _running: list[bool] = []
@@ -20,6 +23,14 @@ def inside() -> Iterator[None]:
     _running.append(True)
     yield
     _running.clear()
+
+
+@pytest.fixture
+def dashboard(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    """Return the Ray that answers at every address."""
+    fake = FakeRay()
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", fake.answer)
+    return fake
 
 
 def _refuse(event: str, args: tuple[Any, ...]) -> None:
