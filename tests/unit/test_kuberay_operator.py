@@ -20,13 +20,9 @@ from trainyard.steps import Step
 PENDING = Release("pending-install", "Initial install underway")
 
 
-@pytest.fixture
-def helm(monkeypatch: pytest.MonkeyPatch) -> FakeHelm:
-    """Return the Helm that is found; a test gives it its Kubernetes."""
-    found = FakeHelm(FakeKube())
-    monkeypatch.setattr(operator, "helm_of", lambda *_: found)
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
-    return found
 
 
 def read(helm: FakeHelm, kube: FakeKube, **section: Any) -> Kuberay:
