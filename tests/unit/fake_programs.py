@@ -27,7 +27,7 @@ class FakePrograms:
         env: Mapping[str, str],
         stdin: bytes = b"",
         on_line: Callable[[str], None] = lambda line: None,
-        seconds: float,
+        seconds: float | None = None,
     ) -> Ended:
         if not self.answers:
             raise AssertionError(f"unprepared program: {command}")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from trainyard import backends
-from trainyard.backends.contract import Site
+from trainyard.backends.contract import Site, Traits
 from trainyard.console.progress import PlainProgress
 from trainyard.dispatch import runs
 from trainyard.endpoint import Endpoint
@@ -48,13 +48,14 @@ class FakeYard:
 
     def __init__(self) -> None:
         self.way_in: TrainyardError | None = None
+        self.backend = SimpleNamespace(traits=Traits(has_leash=True), connect=self.connect)
         self.answers: dict[str, Any] = {}
         self.unprepared: list[str] = []
 
-    def connect(self, cluster: Cluster) -> Endpoint:
+    def connect(self, spec: ClusterSpec, site: Site) -> Endpoint:
         if self.way_in is not None:
             raise self.way_in
-        return Endpoint(cluster.spec.name, "http://127.0.0.1:1")
+        return Endpoint(spec.name, "http://127.0.0.1:1")
 
     def ray_of(self, _: Endpoint) -> AbstractContextManager[FakeYard]:
         return nullcontext(self)
@@ -84,7 +85,7 @@ class FakeYard:
 @pytest.fixture
 def yard(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeYard]:
     yard = FakeYard()
-    monkeypatch.setattr(run_guard, "connect_as_made", yard.connect)
+    monkeypatch.setattr(backends, "named", lambda _: yard.backend)
     monkeypatch.setattr(runs, "ray_of", yard.ray_of)
     yield yard
     assert yard.unprepared == []
@@ -221,22 +222,16 @@ def guard(cluster: Cluster, command: str) -> RunGuard:
     return RunGuard(command, results=cluster.site.state, note=lambda _: None)
 
 
-def failing(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException, *, disruptive: bool = False
-) -> None:
-    """Make every backend one whose steps raise this error, and where two machines cost money."""
+def failing(yard: FakeYard, error: BaseException, *, disruptive: bool = False) -> None:
+    """Make the backend one whose steps raise this error, and where two machines cost money."""
 
     def do() -> None:
         raise error
 
     step = Step("launch", "Launch", lambda: no("nothing"), do, disruptive=disruptive)
-    backend = SimpleNamespace(
-        traits=SimpleNamespace(has_leash=True),
-        up_steps=lambda *_: [step],
-        down_steps=lambda *_, **__: [step],
-        billed=lambda *_: ["head i-1 m5.large", "cpu-1 i-2 g5.xlarge"],
-    )
-    monkeypatch.setattr(backends, "named", lambda _: backend)
+    yard.backend.up_steps = lambda *_: [step]
+    yard.backend.down_steps = lambda *_, **__: [step]
+    yard.backend.billed = lambda *_: ["head i-1 m5.large", "cpu-1 i-2 g5.xlarge"]
 
 
 BILLED = (
@@ -253,22 +248,20 @@ BILLED = (
     ],
 )
 def test_machines_that_cost_money_after_an_early_end_of_up_are_named(
-    monkeypatch: pytest.MonkeyPatch,
+    yard: FakeYard,
     cluster: Cluster,
     error: BaseException,
     raised: type[TrainyardError],
     billed: list[str],
 ) -> None:
-    failing(monkeypatch, error)
+    failing(yard, error)
     with pytest.raises(raised) as caught:
         clusters.up(cluster, PROGRESS, guard=guard(cluster, "cluster.up"))
     assert caught.value.lines()[1:2] == billed
 
 
-def test_a_down_that_is_interrupted_says_how_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
-) -> None:
-    failing(monkeypatch, KeyboardInterrupt())
+def test_a_down_that_is_interrupted_says_how_to_go_on(yard: FakeYard, cluster: Cluster) -> None:
+    failing(yard, KeyboardInterrupt())
     with pytest.raises(InterruptedRunError) as caught:
         clusters.down(cluster, PROGRESS, guard=guard(cluster, "cluster.down"))
     hint = "  -> What is not removed yet stays. To continue, repeat the same command."
@@ -295,9 +288,9 @@ def test_storage_stays_unless_the_cluster_made_it_and_goes_itself(
 
 @pytest.mark.parametrize("recreate", [False, True], ids=["nodes", "the head"])
 def test_an_up_that_would_end_a_run_is_refused_with_the_command_to_end_it(
-    monkeypatch: pytest.MonkeyPatch, yard: FakeYard, cluster: Cluster, recreate: bool
+    yard: FakeYard, cluster: Cluster, recreate: bool
 ) -> None:
-    failing(monkeypatch, AssertionError("the step was run"), disruptive=True)
+    failing(yard, AssertionError("the step was run"), disruptive=True)
     yard.answers["jobs"] = [PPO]
     with pytest.raises(RequestError) as refused:
         clusters.up(cluster, PROGRESS, guard=guard(cluster, "cluster.up"), recreate=recreate)
