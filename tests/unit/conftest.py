@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ def inside() -> Iterator[None]:
     _running.append(True)
     yield
     _running.clear()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no pause between two tries take time."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
 @pytest.fixture

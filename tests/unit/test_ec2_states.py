@@ -16,6 +16,7 @@ import yaml
 
 from tests.unit.fake_aws import FakeAws
 from tests.unit.fake_ray import FakeRay
+from tests.unit.fake_time import FakeTime
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends import ec2
 from trainyard.backends.contract import Site
@@ -68,21 +69,9 @@ TAGS = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "me"})
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 
 
-class Clock:
-    """A time that passes only while the code under test sleeps."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    clock = FakeTime()
     monkeypatch.setattr(down, "time", clock)
     return clock
 
@@ -364,7 +353,7 @@ def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
     )
 
 
-def test_what_is_still_held_is_removed_once_it_is_free(clock: Clock) -> None:
+def test_what_is_still_held_is_removed_once_it_is_free(clock: FakeTime) -> None:
     aws = FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": TAGS}])
     aws.held = 2
     group = next(step for step in down.steps(place(aws), SITE) if "security group" in step.title)

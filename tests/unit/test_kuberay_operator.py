@@ -17,12 +17,8 @@ from trainyard.seams.helm import Release
 from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE
 from trainyard.steps import Step
 
+pytestmark = pytest.mark.usefixtures("at_once")
 PENDING = Release("pending-install", "Initial install underway")
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.sleep", lambda _: None)
 
 
 def read(helm: FakeHelm, kube: FakeKube, **section: Any) -> Kuberay:

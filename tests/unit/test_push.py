@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from tests.unit.fake_time import FakeTime
 from trainyard.console.progress import for_stream
 from trainyard.errors import NotReadyError
-from trainyard.images import push
 from trainyard.images.build import Built
 from trainyard.images.push import Pushed, Pushing
 from trainyard.registry.access import Access
@@ -66,9 +66,8 @@ def pushing(held: FakeRegistry) -> Pushing:
 
 
 def changed(what: Pushing) -> list[tuple[str, bool]]:
-    return [
-        (result.title, result.changed) for result in run(what.steps(), for_stream(io.StringIO()))
-    ]
+    results = run(what.steps(), for_stream(io.StringIO()), clock=FakeTime().clock())
+    return [(result.title, result.changed) for result in results]
 
 
 def test_an_image_that_is_there_is_not_sent_but_gets_all_tags() -> None:
@@ -97,9 +96,6 @@ def test_a_push_where_tags_cannot_move_is_done_under_the_other_tag() -> None:
 
 
 @pytest.mark.parametrize("left", [None, OLDER])
-def test_a_push_that_docker_calls_done_is_not_believed(
-    monkeypatch: pytest.MonkeyPatch, left: Manifest | None
-) -> None:
-    monkeypatch.setattr(push, "HELD_SECONDS", 0.0)
-    with pytest.raises(NotReadyError, match="Push reg:5000/team/mine:1: not done after 0 s"):
+def test_a_push_that_docker_calls_done_is_not_believed(left: Manifest | None) -> None:
+    with pytest.raises(NotReadyError, match="Push reg:5000/team/mine:1: not done after 5 s"):
         changed(pushing(FakeRegistry({"1": left} if left else {})))
