@@ -40,11 +40,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def dashboard(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+def dashboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     """Return the Ray that answers at every address."""
     fake = FakeRay()
     monkeypatch.setattr(httpx.HTTPTransport, "handle_request", fake.answer)
-    return fake
+    yield fake
+    assert fake.unprepared == []
 
 
 @pytest.fixture

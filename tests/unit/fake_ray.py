@@ -11,12 +11,15 @@ import httpx
 class FakeRay:
     """A dashboard with these answers, and with log files of its nodes by name.
 
-    It says as Ray does that it lacks a file.
+    It says as Ray does that it lacks a file; with `refusal` it rejects the token. Unprepared
+    questions are kept, too: the code under test notes most errors.
     """
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.files: dict[str, list[str]] = {}
+        self.refusal = ""
+        self.unprepared: list[str] = []
         self.runs("2.60.0")
 
     def runs(self, version: str) -> None:
@@ -24,6 +27,19 @@ class FakeRay:
 
     def has(self, *nodes: dict[str, Any]) -> None:
         self.answers["/api/v0/nodes"] = {"data": {"result": {"result": list(nodes)}}}
+
+    def ran(self, *jobs: dict[str, Any]) -> None:
+        self.answers["/api/jobs/"] = list(jobs)
+        for job in jobs:
+            if job["submission_id"]:
+                self.answers[f"/api/jobs/{job['submission_id']}"] = job
+
+    @staticmethod
+    def job(name: str, status: str = "RUNNING", **fields: Any) -> dict[str, Any]:
+        """Return a job's row in Ray's answer; one of a run, unless `fields` say otherwise."""
+        metadata = {"trainyard_run": name}
+        row = {"submission_id": name, "status": status, "driver_node_id": "n", "metadata": metadata}
+        return row | fields
 
     @staticmethod
     def node(name: str, state: str = "ALIVE") -> dict[str, Any]:
@@ -39,9 +55,12 @@ class FakeRay:
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path
+        if self.refusal:
+            return _response(401, self.refusal)
         if path == "/api/v0/logs/file":
             return self._file(request.url.params["filename"])
         if path not in self.answers:
+            self.unprepared.append(path)
             raise AssertionError(f"unprepared question to Ray: {path}")
         return _response(200, json.dumps(self.answers[path]))
 
