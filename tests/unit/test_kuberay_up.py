@@ -130,7 +130,7 @@ def titles(steps: list[Step]) -> list[str]:
     return [step.title for step in steps]
 
 
-def test_nobody_is_asked_before_the_first_stage_is_expanded(yard: Yard) -> None:
+def test_nothing_is_asked_before_the_first_stage_is_expanded(yard: Yard) -> None:
     yard.kube.refusals["get"] = ApiUnreachableError("the Kubernetes API does not answer")
     file = spec()
     (stage,) = up.up_steps(file, yard.site, file.kuberay)

@@ -76,7 +76,10 @@ class FakeApi:
 
 
 def probed(*ends: Ran, entrypoint: tuple[str, ...] | None = None) -> Probed:
-    """Return the answers of an image, whose containers end so: its own, one of a shell alone."""
+    """Return the answers of an image.
+
+    `ends`: how its container ends with its own entry point, and how with a shell instead.
+    """
     api = FakeApi(dict(zip([(), probe.SHELL], ends, strict=False)))
     engine = Engine("unix:///x.sock", cast("Any", api), {})
     try:
