@@ -146,13 +146,13 @@ def test_a_run_that_does_not_begin_says_once_what_ray_says_of_it(
     waiting = follower(
         tmp_path,
         Cluster(job),
-        screen=Screen(note=notes.append),
+        screen=Screen(note=lambda text: notes.append(f"{clock.now:.0f} s: {text}")),
         interrupted=lambda: clock.now > 2 * follow.BEGINS_WITHIN,
     )
 
     assert waiting.follow() == "left"
     assert notes == [
-        "the run's runner has not begun for 30 s; Ray says PENDING: Job is waiting for a worker.; "
+        "30 s: the run's runner has not begun for 30 s; Ray says PENDING: Job is waiting for a worker.; "
         "for the state of the nodes: trainyard cluster.status; for why one starts no process: "
         "trainyard cluster.logs"
     ]
