@@ -16,14 +16,21 @@ from trainyard.seams.kube.types import NAMESPACE, Kind, Object, Right
 from trainyard.spec.kubernetes import KuberaySection
 
 Key = tuple[str, str, str]
+KUBECONFIG = """
+current-context: lab
+contexts: [{name: lab, context: {cluster: lab, user: ops}}]
+clusters: [{name: lab, cluster: {server: "https://192.0.2.1:6443"}}]
+users: [{name: ops, user: {}}]
+"""
 
 
 class FakeKube:
     """Objects by kind, namespace and name.
 
     `forbidden` are plurals that the user may neither ask for nor change; `lacking` are rights that
-    Kubernetes says the user lacks, such as "delete pods". Questions about other kinds than the
-    `expected` ones, if there are any, are errors of the test.
+    Kubernetes says the user lacks, such as "delete pods". `refusals` are errors by the verb that
+    raises them. Questions about other kinds than the `expected` ones, if there are any, are errors
+    of the test.
 
     A deleted object takes along the objects that it owns; one with finalizers stays, marked as
     being deleted.
@@ -47,6 +54,7 @@ class FakeKube:
         self.expected: Set[Kind] = frozenset()
         self.forbidden = set(forbidden)
         self.unknown = set(unknown)
+        self.refusals: dict[str, Exception] = {}
         self.deleted: list[str] = []
         self.created: list[Object] = []
         self.changed: list[str] = []
@@ -161,6 +169,8 @@ class FakeKube:
     def _ask(self, verb: str, kind: Kind, namespace: str | None) -> None:
         if self.expected and kind not in self.expected:
             raise AssertionError(f"unprepared question to Kubernetes: {verb} {kind.plural}")
+        if verb in self.refusals:
+            raise self.refusals[verb]
         everywhere = (
             namespace is None and kind.namespaced and f"all {kind.plural}" in self.forbidden
         )

@@ -18,8 +18,7 @@ from trainyard.seams.aws import Aws, AwsError
 class Refusing:
     """A session, and its clients, that raise an error as they are asked."""
 
-    def __init__(self, error: Exception) -> None:
-        self.error = error
+    error: Exception
 
     def client(self, service: str, **_: Any) -> Refusing:
         return self
@@ -32,15 +31,27 @@ def refused(code: str, text: str = "its own words") -> Exception:
     return exceptions.ClientError({"Error": {"Code": code, "Message": text}}, "RunInstances")
 
 
-def raised(monkeypatch: pytest.MonkeyPatch, error: Exception, **settings: str) -> TrainyardError:
-    monkeypatch.setattr(boto3.session, "Session", lambda **_: Refusing(error))
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Refusing:
+    session = Refusing()
+    monkeypatch.setattr(boto3.session, "Session", lambda **_: session)
+    return session
+
+
+def raised(
+    session: Refusing, error: Exception, *, profile: str | None = None, region: str | None = None
+) -> TrainyardError:
+    """Return what a call in this region raises if boto3 raises this error."""
+    session.error = error
     with pytest.raises(TrainyardError) as caught:
-        Aws({"AWS_REGION": "us-west-2"}, **settings).call("ec2", "run_instances")
+        Aws({"AWS_REGION": "us-west-2"}, profile=profile).call(
+            "ec2", "run_instances", region=region
+        )
     return caught.value
 
 
-def test_a_refusal_keeps_the_code_and_the_words_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = raised(monkeypatch, refused("InsufficientInstanceCapacity"))
+def test_a_refusal_keeps_the_code_and_the_words_of_aws(session: Refusing) -> None:
+    error = raised(session, refused("InsufficientInstanceCapacity"))
     assert isinstance(error, AwsError)
     assert error.code == "InsufficientInstanceCapacity"
     assert error.lines() == [
@@ -63,9 +74,9 @@ def test_a_refusal_keeps_the_code_and_the_words_of_aws(monkeypatch: pytest.Monke
     ],
 )
 def test_what_the_user_lacks_is_a_prerequisite(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, what: str
+    session: Refusing, error: Exception, what: str
 ) -> None:
-    lacking = raised(monkeypatch, error, profile="lab")
+    lacking = raised(session, error, profile="lab")
     assert isinstance(lacking, PrerequisiteError)
     assert lacking.what == what
     assert "{profile}" not in str(lacking.hint)
@@ -88,19 +99,16 @@ def test_what_the_user_lacks_is_a_prerequisite(
         ),
     ],
 )
-def test_what_may_pass_is_aws_own_trouble(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, what: str
-) -> None:
-    passing = raised(monkeypatch, error)
+def test_what_may_pass_is_aws_own_trouble(session: Refusing, error: Exception, what: str) -> None:
+    passing = raised(session, error)
     assert isinstance(passing, AwsError)
     assert passing.what == what
 
 
-def test_an_error_names_the_region_that_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_names_the_region_that_was_asked(session: Refusing) -> None:
     error = exceptions.EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
-    monkeypatch.setattr(boto3.session, "Session", lambda **_: Refusing(error))
-    with pytest.raises(AwsError, match="does not answer in region eu-west-1"):
-        Aws({"AWS_REGION": "us-west-2"}).call("ec2", "run_instances", region="eu-west-1")
+    silent = raised(session, error, region="eu-west-1")
+    assert silent.what == "AWS does not answer in region eu-west-1"
 
 
 def test_without_boto3_every_question_says_how_to_install_it(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,10 +118,8 @@ def test_the_checkpoint_of_a_task_that_ended_comes_home_once(tmp_path: Path, hea
     assert [task.name for task in checkpoints.due(run, state)] == ["b"]
 
 
-def test_a_damaged_checkpoint_does_not_count_as_home(
-    tmp_path: Path, head: Head, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+@pytest.mark.usefixtures("at_once")
+def test_a_damaged_checkpoint_does_not_count_as_home(tmp_path: Path, head: Head) -> None:
     run, state = a_run(tmp_path, head)
     head.sent = head.tar[:-512]
     fetcher = fetch.Fetcher(cast(RayApi, head), run, note=lambda _: None)

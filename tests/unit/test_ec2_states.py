@@ -14,6 +14,9 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from tests.unit.fake_aws import FakeAws
+from tests.unit.fake_ray import FakeRay
+from tests.unit.fake_time import FakeTime
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends import ec2
 from trainyard.backends.contract import Site
@@ -39,8 +42,10 @@ from trainyard.errors import (
     OutsideError,
     RequestError,
 )
-from trainyard.seams.aws import Aws, AwsError
+from trainyard.seams.aws import Aws
 from trainyard.seams.ray_autoscaler import RayUp
+from trainyard.seams.ssh import forward
+from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
 from trainyard.spec.cluster import ClusterSpec, LeashSection
 from trainyard.spec.groups import Head
@@ -59,77 +64,43 @@ INPUTS = Inputs(
 )
 DOCUMENT = desired.document(SPEC, INPUTS)
 MADE_FROM = desired.fingerprints(DOCUMENT, desired.environment(SPEC, ""))
-SITE = Site(Path("/state"), {}, "ec2")
+SITE = Site(Path("/state"), {"TRAINYARD_OWNER": "me"}, "ec2")
 TAGS = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "me"})
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(down, "AGAIN_SECONDS", 0)
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    clock = FakeTime()
+    monkeypatch.setattr(down, "time", clock)
+    return clock
 
 
-def passes(described: dict[str, Any], filters: Mapping[str, Iterable[str]]) -> bool:
-    """Say whether an object passes filters, as EC2 does ("Filter", API reference).
-
-    Raises KeyError for a filter of something that the object does not have.
-    """
-    for name, values in filters.items():
-        if name.startswith("tag:"):
-            value = naming.read(described["Tags"]).get(name.removeprefix("tag:"))
-        else:
-            value = str(described[name.title().replace("-", "")])
-            if value in ("True", "False"):
-                value = value.lower()
-        if value is None or ("*" not in values and value not in values):
-            return False
-    return True
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> FakeAws:
+    """Return the account that a cluster's location leads to."""
+    aws = FakeAws()
+    monkeypatch.setattr(locations, "Aws", lambda *_, **__: aws)
+    return aws
 
 
-class FakeAws:
-    """An account with instances, and lists of other things by the operation that asks for them."""
+class FakeTunnel:
+    """A tunnel to the head's dashboard, or why its host refuses one."""
 
-    region, profile = "us-west-2", None
+    refusal: HostError | None = None
 
-    def __init__(
-        self, instances: Iterable[dict[str, Any]] = (), **listed: list[dict[str, Any]]
-    ) -> None:
-        self.made = list(instances)
-        self.listed = listed
-        self.changes: list[str] = []
-        self.held = 0
-        self.caller = {"Account": "1"}
-        self.prices: dict[str, list[str]] = {}
+    def port(self, connection: Connection, port: int) -> int:
+        assert port == nodes.DASHBOARD_PORT
+        if self.refusal:
+            raise self.refusal
+        return 1
 
-    def instances(
-        self, tags: Mapping[str, str], *, region: str | None = None
-    ) -> list[dict[str, Any]]:
-        filters = {f"tag:{name}": [value] for name, value in tags.items()}
-        return [each for each in self.made if passes(each, filters)]
 
-    def described(
-        self, kind: str, only: Mapping[str, Iterable[str]] | None = None, **_: Any
-    ) -> list[dict[str, Any]]:
-        return [each for each in self.listed.get(kind, []) if passes(each, only or {})]
-
-    def find(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
-        if not operation.startswith(("get_", "describe_")):
-            self.changes.append(operation)
-            if self.held:
-                self.held -= 1
-                error = AwsError("held")
-                error.code = "DependencyViolation"
-                raise error
-        return {}
-
-    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
-        if operation == "get_products":
-            return self.prices
-        self.changes.append(f"{operation} {arguments.get('InstanceIds', '')}")
-        for each in self.made:
-            if each["InstanceId"] in arguments.get("InstanceIds", ()):
-                each["State"]["Name"] = "terminated"
-        return {}
+@pytest.fixture
+def tunnel(monkeypatch: pytest.MonkeyPatch) -> FakeTunnel:
+    tunnel = FakeTunnel()
+    monkeypatch.setattr(forward, "local_port", tunnel.port)
+    return tunnel
 
 
 def instance(
@@ -165,8 +136,7 @@ def place(aws: FakeAws, state: Path = Path("/state")) -> Location:
 
 
 def planned(aws: FakeAws, *, recreate: bool = False) -> list[tuple[str, str]]:
-    site = Site(Path("/state"), {}, "ec2").wishing(recreate=recreate)
-    steps = ray_up.steps(SPEC, site, place(aws), INPUTS)
+    steps = ray_up.steps(SPEC, SITE.wishing(recreate=recreate), place(aws), INPUTS)
     refuse_lost_ids(steps)
     # The last asks the dashboard.
     return [(step.title, step.state) for step in plan(steps[:-1])]
@@ -246,16 +216,16 @@ def test_what_is_not_ours_is_refused() -> None:
         locations.refuse_foreign(place(FakeAws()), {naming.CLUSTER: "lab", naming.OWNER: "her"})
 
 
+@pytest.mark.usefixtures("tunnel")
 def test_what_is_taken_over_is_touched_after_the_check_for_runs_which_asks_its_head(
-    monkeypatch: pytest.MonkeyPatch,
+    aws: FakeAws,
 ) -> None:
     head = instance(1, "head") | {
         "Tags": naming.pairs({naming.RAY_CLUSTER: "lab", naming.RAY_KIND: "head"})
     }
-    monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws([head])))
-    (step,) = account.adopt(place(FakeAws([head])))
+    aws.made = [head]
+    (step,) = account.adopt(place(aws))
     assert (step.disruptive, step.done().holds) == (True, False)
-    monkeypatch.setattr(nodes, "address", lambda *_: "http://127.0.0.1:1")
     assert ec2.BACKEND.connect(SPEC, SITE).address == "http://127.0.0.1:1"
 
 
@@ -383,16 +353,16 @@ def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
     )
 
 
-def test_what_is_still_held_is_removed_once_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_still_held_is_removed_once_it_is_free(clock: FakeTime) -> None:
     aws = FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": TAGS}])
     aws.held = 2
     group = next(step for step in down.steps(place(aws), SITE) if "security group" in step.title)
     group.do()
     assert aws.changes == ["delete_security_group"] * 3
-    aws.held = 1
-    monkeypatch.setattr(down, "GONE_SECONDS", -1)
+    aws.held, clock.now = 10_000, 0.0
     with pytest.raises(LeftoverError) as error:
         group.do()
+    assert clock.now > down.GONE_SECONDS
     (left,) = error.value.problems
     command = "aws ec2 delete-security-group --region us-west-2 --group-id sg-1"
     assert str(left) == f"security group sg-1: {command}"
@@ -555,27 +525,26 @@ REFUSED = (
 LAUNCHED = "Launched 1 nodes of type cpu."
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, log: list[str], printed: list[str]) -> None:
+def refuse(dashboard: FakeRay, log: list[str], printed: list[str]) -> None:
     aws = FakeAws([instance(1, "head")])
-    lines = {"monitor.log": log, "monitor.out": printed}
-    monkeypatch.setattr(nodes, "autoscaler_lines", lambda *_: lines)
+    dashboard.has(FakeRay.node("head"))
+    dashboard.files = {"monitor.log": log, "monitor.out": printed}
     nodes.refuse_broken(place(aws), snapshot.of_cluster(place(aws))[0], [], reached=True)
 
 
-def test_a_launch_that_was_refused_and_then_was_not_is_no_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    refuse(monkeypatch, [], [ATTEMPT])
-    refuse(monkeypatch, [REFUSED, LAUNCHED], [ATTEMPT, LAUNCHED, ATTEMPT])
+@pytest.mark.usefixtures("tunnel")
+def test_a_launch_that_was_refused_and_then_was_not_is_no_error(dashboard: FakeRay) -> None:
+    refuse(dashboard, [], [ATTEMPT])
+    refuse(dashboard, [REFUSED, LAUNCHED], [ATTEMPT, LAUNCHED, ATTEMPT])
     with pytest.raises(OutsideError, match=r"AWS has no m5\.large left in the zones"):
-        refuse(monkeypatch, [LAUNCHED, REFUSED], [ATTEMPT])
+        refuse(dashboard, [LAUNCHED, REFUSED], [ATTEMPT])
 
 
+@pytest.mark.usefixtures("tunnel")
 def test_a_head_that_is_gone_is_an_error_and_of_a_worker_why_it_ended_is_said(
-    monkeypatch: pytest.MonkeyPatch,
+    dashboard: FakeRay,
 ) -> None:
-    monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset({"head"}), ""))
-    monkeypatch.setattr(nodes, "refuse_broken", lambda *_, **__: None)
+    dashboard.has(FakeRay.node("head"))
     gone = {"StateReason": {"Message": "Client.VolumeLimitExceeded: Volume limit exceeded"}}
     stopped = {"StateReason": {"Message": "Client.UserInitiatedShutdown: User initiated shutdown"}}
 
@@ -599,27 +568,23 @@ def test_a_head_that_is_gone_is_an_error_and_of_a_worker_why_it_ended_is_said(
 
 
 def test_a_head_is_connected_to_once_ray_ran_there_and_where_it_lets_us_in(
-    monkeypatch: pytest.MonkeyPatch,
+    aws: FakeAws, tunnel: FakeTunnel
 ) -> None:
-    def refuse(*_: Any) -> str:
-        raise HostError("10.0.0.1 refuses every key of user ubuntu")
-
-    head = instance(1, "head")
-    monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws([head])))
-    monkeypatch.setattr(nodes, "address", refuse)
+    tunnel.refusal = HostError("10.0.0.1 refuses every key of user ubuntu")
+    aws.made = [instance(1, "head")]
     with pytest.raises(NotReadyError, match="cluster lab is not up"):
         ec2.BACKEND.connect(SPEC, SITE)
-    head |= instance(1, "head", **MADE_FROM)
+    aws.made = [instance(1, "head", **MADE_FROM)]
     with pytest.raises(LockedOutError, match="refuses every key"):
         ec2.BACKEND.connect(SPEC, SITE)
 
 
-def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instances_that_no_leash_ends_are_told(aws: FakeAws, tunnel: FakeTunnel) -> None:
     spec = SPEC.model_copy(update={"leash": LeashSection(deadline=3600.0)})
-    monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset(), ""))
+    tunnel.refusal = HostError("10.0.0.1 does not answer")
 
     def remark(*made: dict[str, Any]) -> str:
-        monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
+        aws.made = list(made)
         return ec2.BACKEND.status(spec, SITE).remark
 
     assert (
@@ -634,16 +599,15 @@ def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_instance(
-    monkeypatch: pytest.MonkeyPatch,
+    aws: FakeAws, tunnel: FakeTunnel
 ) -> None:
-    made = [instance(1, "head", **{naming.OWNER: "her"}), instance(2)]
-    monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
-    monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset(), ""))
+    tunnel.refusal = HostError("10.0.0.1 does not answer")
+    aws.made = [instance(1, "head", **{naming.OWNER: "her"}), instance(2)]
     now = ec2.BACKEND.status(SPEC, SITE)
     assert now.remark == "cluster lab was made by her, where its key and its token are"
 
     known = {
-        "id": made[1]["InstanceId"],
+        "id": aws.made[1]["InstanceId"],
         "type": "m5.large",
         "price_class": "on demand",
         "address": "10.0.0.2",
@@ -657,15 +621,14 @@ def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_insta
     assert shells[0] == shells[1]
 
 
-def test_what_is_paid_for_is_what_runs_and_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [
+def test_what_is_paid_for_is_what_runs_and_is_ours(aws: FakeAws) -> None:
+    aws.made = [
         instance(1, "head"),
         instance(2, state="pending"),
         instance(3, state="stopped"),
         instance(4),
     ]
-    made[-1]["Tags"] = naming.pairs({naming.RAY_CLUSTER: "lab"})
-    monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
+    aws.made[-1]["Tags"] = naming.pairs({naming.RAY_CLUSTER: "lab"})
     assert ec2.status.billed(SPEC, SITE) == [
         "head i-00000000000000001 m5.large",
         "cpu-00000002 i-00000000000000002 m5.large",
@@ -701,12 +664,10 @@ def test_workers_that_are_not_as_the_file_says_end_and_runs_on_them_are_named_fi
     ]
 
 
-def test_up_waits_until_workers_that_are_too_many_have_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names = frozenset({"head", *(f"cpu-0000000{number}" for number in (2, 3, 4))})
-    monkeypatch.setattr(nodes, "alive", lambda *_: (names, ""))
-    monkeypatch.setattr(nodes, "refuse_broken", lambda *_, **__: None)
+@pytest.mark.usefixtures("tunnel")
+def test_up_waits_until_workers_that_are_too_many_have_ended(dashboard: FakeRay) -> None:
+    names = ("head", *(f"cpu-0000000{number}" for number in (2, 3, 4)))
+    dashboard.has(*map(FakeRay.node, names))
     aws = FakeAws([instance(1, "head"), instance(2), instance(3), instance(4)])
     step = nodes.step(SPEC, place(aws), frozenset(), seconds=1, after="Start Ray on the head")
     assert step.done().detail == "waiting for the end of cpu-00000004"

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.unit.fake_ray import FakeRay
 from trainyard import backends
-from trainyard.backends.contract import Site
+from trainyard.backends.contract import Site, Traits
 from trainyard.console.progress import PlainProgress
-from trainyard.dispatch import runs
 from trainyard.endpoint import Endpoint
 from trainyard.errors import (
     InterruptedRunError,
@@ -30,64 +27,44 @@ from trainyard.operations.cluster import Cluster
 from trainyard.operations.clusters import RunGuard
 from trainyard.results import store
 from trainyard.results.store import RunDirectory
-from trainyard.seams.ray_api import RefusedError
-from trainyard.seams.ray_types import Job
+from trainyard.seams.ray_api import NOT_ITS_TOKEN
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.steps import Step, no
 
 PROGRESS = PlainProgress(StringIO(), now=lambda: 0.0)
-PPO = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
+PPO = FakeRay.job("ppo-1", metadata={"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
 
 
-class FakeYard:
-    """A cluster's way in and its Ray: prepared answers; any other question is an error.
+class FakeBackend:
+    """The backend of every cluster: how it lets in, and, from a test, its steps."""
 
-    An answer that is an exception is raised. The refused questions are kept, too: the code under
-    test notes most errors.
-    """
+    traits = Traits()
 
     def __init__(self) -> None:
         self.way_in: TrainyardError | None = None
-        self.answers: dict[str, Any] = {}
-        self.unprepared: list[str] = []
+        self.steps: list[Step] = []
 
-    def connect(self, cluster: Cluster) -> Endpoint:
+    def connect(self, spec: ClusterSpec, site: Site) -> Endpoint:
         if self.way_in is not None:
             raise self.way_in
-        return Endpoint(cluster.spec.name, "http://127.0.0.1:1")
+        return Endpoint(spec.name, "http://127.0.0.1:1")
 
-    def ray_of(self, _: Endpoint) -> AbstractContextManager[FakeYard]:
-        return nullcontext(self)
+    def up_steps(self, spec: ClusterSpec, site: Site) -> list[Step]:
+        return self.steps
 
-    def jobs(self) -> Any:
-        return self._answer("jobs")
+    def down_steps(self, spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
+        return self.steps
 
-    def job(self, name: str) -> Any:
-        return self._answer(f"job {name}")
-
-    def file(self, node: str, path: str, **_: Any) -> AbstractContextManager[Any]:
-        return nullcontext(iter(self._answer(f"file of {node}")))
-
-    def __getattr__(self, question: str) -> Any:
-        return lambda *arguments, **_: self._answer(" ".join(map(str, (question, *arguments))))
-
-    def _answer(self, question: str) -> Any:
-        if question not in self.answers:
-            self.unprepared.append(question)
-            raise AssertionError(f"unprepared question to Ray: {question}")
-        answer = self.answers[question]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def billed(self, spec: ClusterSpec, site: Site) -> list[str]:
+        return ["head i-1 m5.large", "cpu-1 i-2 g5.xlarge"]
 
 
 @pytest.fixture
-def yard(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeYard]:
-    yard = FakeYard()
-    monkeypatch.setattr(run_guard, "connect_as_made", yard.connect)
-    monkeypatch.setattr(runs, "ray_of", yard.ray_of)
-    yield yard
-    assert yard.unprepared == []
+def backend(monkeypatch: pytest.MonkeyPatch, dashboard: FakeRay) -> FakeBackend:
+    """Return the backend of every cluster, with a dashboard."""
+    backend = FakeBackend()
+    monkeypatch.setattr(backends, "named", lambda _: backend)
+    return backend
 
 
 @pytest.fixture
@@ -111,46 +88,56 @@ def check(
     return notes
 
 
-@pytest.mark.parametrize("by_ray", [False, True], ids=["by the head", "by Ray"])
+OWNER = "Its owner can ask it."
+END_RUNS = "To end it all the same, and lose what its runs left: trainyard cluster.down --end-runs"
+
+
+@pytest.mark.parametrize(
+    ("by_ray", "why", "where", "hint"),
+    [
+        (False, "no", "there", OWNER),
+        (True, "the cluster refused our token: no", "http://127.0.0.1:1", NOT_ITS_TOKEN),
+    ],
+    ids=["by the head", "by Ray"],
+)
 def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
-    yard: FakeYard, cluster: Cluster, by_ray: bool
+    backend: FakeBackend,
+    dashboard: FakeRay,
+    cluster: Cluster,
+    by_ray: bool,
+    why: str,
+    where: str,
+    hint: str,
 ) -> None:
     if by_ray:
-        yard.answers["jobs"] = RefusedError("no", where="there")
+        dashboard.refusal = "no"
     else:
-        yard.way_in = LockedOutError("no", where="there")
+        backend.way_in = LockedOutError("no", where="there")
 
     with pytest.raises(RequestError) as refused:
         check(cluster)
 
-    assert refused.value.lines() == [
-        "whether runs are active is unknown: no",
-        "  at there",
-        "  -> Its owner can ask it. To end it all the same, and lose what its runs left: "
-        "trainyard cluster.down --end-runs",
-    ]
-
-    assert check(cluster, end_runs=True) == ["whether runs are active is unknown: no"]
+    unknown = f"whether runs are active is unknown: {why}"
+    assert refused.value.lines() == [unknown, f"  at {where}", f"  -> {hint} {END_RUNS}"]
+    assert check(cluster, end_runs=True) == [unknown]
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize(("ends", "notes"), [("nodes", 0), ("head", 1)])
 def test_what_is_lost_with_a_head_is_noted_only_if_the_head_ends(
-    yard: FakeYard, cluster: Cluster, ends: run_guard.Ends, notes: int
+    dashboard: FakeRay, cluster: Cluster, ends: run_guard.Ends, notes: int
 ) -> None:
-    yard.answers["jobs"] = [
-        Job("far-1", "SUCCEEDED", "", "n", 0, {"trainyard_run": "far-1"}, end=1.0)
-    ]
+    dashboard.ran(FakeRay.job("far-1", "SUCCEEDED", end_time=1000))
     assert len(check(cluster, ends=ends)) == notes
 
 
-def test_a_known_remedy_of_a_rejected_user_is_in_the_hint(yard: FakeYard, cluster: Cluster) -> None:
-    yard.way_in = LockedOutError("no", hint="Put its token back.")
+def test_a_known_remedy_of_a_rejected_user_is_in_the_hint(
+    backend: FakeBackend, cluster: Cluster
+) -> None:
+    backend.way_in = LockedOutError("no", hint="Put its token back.")
     with pytest.raises(RequestError) as refused:
         check(cluster)
-    assert refused.value.hint == (
-        "Put its token back. To end it all the same, and lose what its runs left: trainyard "
-        "cluster.down --end-runs"
-    )
+    assert refused.value.hint == f"Put its token back. {END_RUNS}"
 
 
 @pytest.mark.parametrize(
@@ -158,9 +145,9 @@ def test_a_known_remedy_of_a_rejected_user_is_in_the_hint(yard: FakeYard, cluste
     [(NotReadyError("no"), []), (OutsideError("no"), ["whether runs are active is unknown: no"])],
 )
 def test_a_broken_cluster_can_be_ended(
-    yard: FakeYard, cluster: Cluster, error: TrainyardError, notes: list[str]
+    backend: FakeBackend, cluster: Cluster, error: TrainyardError, notes: list[str]
 ) -> None:
-    yard.way_in = error
+    backend.way_in = error
     assert check(cluster) == notes
 
 
@@ -178,7 +165,7 @@ RECORDS = {
 
 
 @pytest.fixture
-def run(yard: FakeYard, cluster: Cluster) -> RunDirectory:
+def run(backend: FakeBackend, dashboard: FakeRay, cluster: Cluster) -> RunDirectory:
     """Return the record of an ended run, on a cluster whose file is no stream of events."""
     record = {
         "run": "job-1",
@@ -187,8 +174,8 @@ def run(yard: FakeYard, cluster: Cluster) -> RunDirectory:
         "tasks": ["a"],
         "tune": {"metric": "x"},
     }
-    job = Job("job-1", "SUCCEEDED", "", "n", 0, {"trainyard_run": "job-1"})
-    yard.answers = {"jobs": (job,), "job job-1": job, "file of n": [b"{}\n"]}
+    dashboard.ran(FakeRay.job("job-1", "SUCCEEDED", driver_exit_code=0))
+    dashboard.files = {"trainyard/job-1/stream.000000.jsonl": ["{}", ""]}
     return store.create(cluster.site.state, record, cluster="", job="")
 
 
@@ -221,22 +208,11 @@ def guard(cluster: Cluster, command: str) -> RunGuard:
     return RunGuard(command, results=cluster.site.state, note=lambda _: None)
 
 
-def failing(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException, *, disruptive: bool = False
-) -> None:
-    """Make every backend one whose steps raise this error, and where two machines cost money."""
-
+def failing(error: BaseException, *, disruptive: bool = False) -> list[Step]:
     def do() -> None:
         raise error
 
-    step = Step("launch", "Launch", lambda: no("nothing"), do, disruptive=disruptive)
-    backend = SimpleNamespace(
-        traits=SimpleNamespace(has_leash=True),
-        up_steps=lambda *_: [step],
-        down_steps=lambda *_, **__: [step],
-        billed=lambda *_: ["head i-1 m5.large", "cpu-1 i-2 g5.xlarge"],
-    )
-    monkeypatch.setattr(backends, "named", lambda _: backend)
+    return [Step("launch", "Launch", lambda: no("nothing"), do, disruptive=disruptive)]
 
 
 BILLED = (
@@ -253,22 +229,22 @@ BILLED = (
     ],
 )
 def test_machines_that_cost_money_after_an_early_end_of_up_are_named(
-    monkeypatch: pytest.MonkeyPatch,
+    backend: FakeBackend,
     cluster: Cluster,
     error: BaseException,
     raised: type[TrainyardError],
     billed: list[str],
 ) -> None:
-    failing(monkeypatch, error)
+    backend.steps = failing(error)
     with pytest.raises(raised) as caught:
         clusters.up(cluster, PROGRESS, guard=guard(cluster, "cluster.up"))
     assert caught.value.lines()[1:2] == billed
 
 
 def test_a_down_that_is_interrupted_says_how_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
+    backend: FakeBackend, cluster: Cluster
 ) -> None:
-    failing(monkeypatch, KeyboardInterrupt())
+    backend.steps = failing(KeyboardInterrupt())
     with pytest.raises(InterruptedRunError) as caught:
         clusters.down(cluster, PROGRESS, guard=guard(cluster, "cluster.down"))
     hint = "  -> What is not removed yet stays. To continue, repeat the same command."
@@ -295,10 +271,10 @@ def test_storage_stays_unless_the_cluster_made_it_and_goes_itself(
 
 @pytest.mark.parametrize("recreate", [False, True], ids=["nodes", "the head"])
 def test_an_up_that_would_end_a_run_is_refused_with_the_command_to_end_it(
-    monkeypatch: pytest.MonkeyPatch, yard: FakeYard, cluster: Cluster, recreate: bool
+    backend: FakeBackend, dashboard: FakeRay, cluster: Cluster, recreate: bool
 ) -> None:
-    failing(monkeypatch, AssertionError("the step was run"), disruptive=True)
-    yard.answers["jobs"] = [PPO]
+    backend.steps = failing(AssertionError("the step was run"), disruptive=True)
+    dashboard.ran(PPO)
     with pytest.raises(RequestError) as refused:
         clusters.up(cluster, PROGRESS, guard=guard(cluster, "cluster.up"), recreate=recreate)
     assert refused.value.lines()[0] == "1 run is still active on cluster lab"
@@ -310,12 +286,11 @@ def test_an_up_that_would_end_a_run_is_refused_with_the_command_to_end_it(
 DRIVER = {"trainyard_run": "ppo-1", "trainyard_task": "seed=0", "trainyard_attempt": "2"}
 
 
-def test_drivers_of_tasks_count_to_their_run(yard: FakeYard, cluster: Cluster) -> None:
-    drivers = [
-        Job("", "RUNNING", "", None, None, DRIVER, driver=f"0{number}000000") for number in (3, 4)
-    ]
-    stranger = Job("", "RUNNING", "", None, None, {}, driver="05000000")
-    yard.answers["jobs"] = [PPO, *drivers, stranger]
+@pytest.mark.usefixtures("backend")
+def test_drivers_of_tasks_count_to_their_run(dashboard: FakeRay, cluster: Cluster) -> None:
+    drivers = [FakeRay.job("", metadata=DRIVER, job_id=f"0{number}000000") for number in (3, 4)]
+    stranger = FakeRay.job("", metadata={}, job_id="05000000")
+    dashboard.ran(PPO, *drivers, stranger)
 
     with pytest.raises(RequestError) as refused:
         check(cluster)
@@ -327,7 +302,7 @@ def test_drivers_of_tasks_count_to_their_run(yard: FakeYard, cluster: Cluster) -
     ]
 
     # Its run is over, or died.
-    yard.answers["jobs"] = drivers[:1]
+    dashboard.ran(drivers[0])
     with pytest.raises(RequestError) as refused:
         check(cluster)
 

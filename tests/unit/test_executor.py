@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from invoke.collection import Collection
@@ -11,7 +12,6 @@ from invoke.program import Program
 from invoke.tasks import task
 
 from trainyard import errors
-from trainyard.seams import installed
 from trainyard.tasks import namespace
 from trainyard.tasks.executor import TrainyardExecutor
 
@@ -96,14 +96,18 @@ def test_wrong_words_exit_2_and_start_nothing(
 
 
 def test_a_bug_says_where_to_report_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def body() -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(installed, "source", lambda: "https://example.com/t.whl")
+    installation = tmp_path / "trainyard_ray-0.1.0.dist-info"
+    installation.mkdir()
+    (installation / "METADATA").write_text("Name: trainyard-ray\nVersion: 0.1.0\n")
+    (installation / "direct_url.json").write_text('{"url": "https://example.com/t.whl"}')
+    monkeypatch.syspath_prepend(tmp_path)
     report = "Report what the command prints with --debug to those from whom you have Trainyard"
     first = "error: a bug in trainyard: ZeroDivisionError: by zero"
     assert run(body, capsys) == (70, f"{first}\n  -> {report} (https://example.com/t.whl).\n")
-    monkeypatch.setattr(installed, "source", str)
+    (installation / "direct_url.json").unlink()
     assert run(body, capsys) == (70, f"{first}\n  -> {report}.\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.fake_ray import FakeRay
 from trainyard.backends import existing
 from trainyard.backends.contract import Site
 from trainyard.backends.shared import logs
@@ -14,7 +15,6 @@ from trainyard.dispatch import smoke
 from trainyard.endpoint import Endpoint
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.ray_api import RayApi
-from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec
 
 
@@ -61,30 +61,18 @@ def test_a_token_that_is_not_there_is_told_with_where_it_is_looked_for(tmp_path:
         )
 
 
-def _node(name: str, *, alive: bool) -> Node:
-    return Node(
-        node_id=name,
-        name=name,
-        ip="10.0.0.1",
-        alive=alive,
-        is_head=name == "head",
-        cpus=1.0,
-        gpus=0.0,
-    )
-
-
 @pytest.mark.parametrize(
     ("nodes", "state", "names"),
     [
-        ([_node("head", alive=True), _node("old", alive=False)], "up", ["head"]),
-        ([_node("old", alive=False)], "partial", []),
+        ([FakeRay.node("head"), FakeRay.node("old", "DEAD")], "up", ["head"]),
+        ([FakeRay.node("old", "DEAD")], "partial", []),
     ],
     ids=["one that is gone", "all are gone"],
 )
 def test_a_node_that_ray_calls_dead_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[Node], state: str, names: list[str]
+    tmp_path: Path, dashboard: FakeRay, nodes: list[dict[str, Any]], state: str, names: list[str]
 ) -> None:
-    monkeypatch.setattr(RayApi, "nodes", lambda _: nodes)
+    dashboard.has(*nodes)
     now = existing.status(
         _spec(address="http://127.0.0.1:9", token_env="LAB_TOKEN"),
         _site(tmp_path, LAB_TOKEN="s3cret"),
@@ -119,9 +107,9 @@ def test_of_a_file_that_is_asked_for_again_only_what_was_added_is_shown(
 
 
 def test_a_ray_that_cannot_run_jobs_is_found_before_anything_is_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, dashboard: FakeRay
 ) -> None:
-    monkeypatch.setattr(RayApi, "version", lambda ray: "2.10.0")
+    dashboard.runs("2.10.0")
     spec = _spec(address="http://127.0.0.1:8265", token_env="T")
     message = "Ray 2.10.0 runs on this cluster, and the oldest that works is"
     site = _site(tmp_path, T="secret")
@@ -130,6 +118,6 @@ def test_a_ray_that_cannot_run_jobs_is_found_before_anything_is_sent(
     endpoint = existing.connect(spec, site)
     with RayApi(endpoint.address, None) as ray, pytest.raises(PrerequisiteError, match=message):
         smoke.dashboard(endpoint, ray)
-    monkeypatch.setattr(RayApi, "version", lambda ray: "2.60.0")
-    monkeypatch.setattr(RayApi, "nodes", lambda ray: ())
+    dashboard.runs("2.60.0")
+    dashboard.has()
     assert existing.diagnose(spec, site) == []

@@ -6,7 +6,6 @@ The cluster is a dict of files.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,8 +92,7 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+def cluster(tmp_path: Path, at_once: None) -> Cluster:
     return Cluster(tmp_path)
 
 

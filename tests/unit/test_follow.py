@@ -14,6 +14,7 @@ import pytest
 from trainyard_runner.wire.events import Event
 
 from tests.run_events import an_event
+from tests.unit.fake_time import FakeTime
 from trainyard.dispatch import follow
 from trainyard.dispatch.fetch import Fetcher
 from trainyard.dispatch.follow import Follower, Interrupts, Screen
@@ -137,22 +138,21 @@ def test_a_follower_fetches_outputs_at_once_and_checkpoints_at_task_end(tmp_path
 def test_a_run_that_does_not_begin_says_once_what_ray_says_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "BEGINS_WITHIN", 0.0)
-    monkeypatch.setattr(follow, "ASK_EVERY", 0.0)
+    clock = FakeTime()
+    monkeypatch.setattr(follow, "time", clock)
     notes: list[str] = []
-    asks = iter([*5 * [False], True])
-    job = Job("hang-1", "PENDING", "Job is waiting for a worker.\nmore", "n", None, {})
+    job = Job("hang-1", "PENDING", "Job is waiting for a worker.\nmore", None, None, {})
 
     waiting = follower(
         tmp_path,
         Cluster(job),
-        screen=Screen(note=notes.append),
-        interrupted=lambda: next(asks),
+        screen=Screen(note=lambda text: notes.append(f"{clock.now:.0f} s: {text}")),
+        interrupted=lambda: clock.now > 2 * follow.BEGINS_WITHIN,
     )
 
     assert waiting.follow() == "left"
     assert notes == [
-        "the run's runner has not begun for 0 s; Ray says PENDING: Job is waiting for a worker.; "
+        "30 s: the run's runner has not begun for 30 s; Ray says PENDING: Job is waiting for a worker.; "
         "for the state of the nodes: trainyard cluster.status; for why one starts no process: "
         "trainyard cluster.logs"
     ]

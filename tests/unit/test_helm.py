@@ -3,60 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
+from tests.unit.fake_programs import FakePrograms
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
-from trainyard.seams import programs
 from trainyard.seams.helm import Chart, Helm, Release
-from trainyard.seams.programs import Ended
 
 CHART = Chart("kuberay-operator", "https://charts.example/helm/", "1.5.1")
 IN = ("--namespace", "kuberay-system", "--kube-context", "lab")
 
 
-@dataclass
-class Said:
-    """Answers in order: an exit code and the lines; and what they were asked for."""
-
-    answers: list[tuple[int, str]]
-    asked: list[tuple[str, ...]] = field(default_factory=list)
-    given: list[bytes] = field(default_factory=list)
-    environs: list[Mapping[str, str]] = field(default_factory=list)
-
-    def run(
-        self,
-        command: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        stdin: bytes,
-        on_line: Callable[[str], None],
-        seconds: float,
-    ) -> Ended:
-        self.asked.append(tuple(command[1:]))
-        self.given.append(stdin)
-        self.environs.append(env)
-        code, text = self.answers.pop(0)
-        for line in text.splitlines():
-            on_line(line)
-        return Ended(code, tuple(text.splitlines()))
-
-
 @pytest.fixture
-def says(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
-    def made(*answers: tuple[int, str]) -> Said:
-        said = Said(list(answers))
-        monkeypatch.setattr(programs, "find", lambda name, environ, hint: f"/bin/{name}")
-        monkeypatch.setattr(programs, "run", said.run)
-        return said
-
-    return made
-
-
-def ours() -> Helm:
-    return Helm({"PATH": "/bin"}, kubeconfig="/home/ops/config", context="lab")
+def ours(tmp_path: Path) -> Helm:
+    program = tmp_path / "helm"
+    program.touch(mode=0o755)
+    return Helm({"PATH": str(tmp_path)}, kubeconfig="/home/ops/config", context="lab")
 
 
 @pytest.mark.parametrize(
@@ -79,41 +42,44 @@ def test_a_chart_is_named_as_helm_takes_it(chart: Chart, arguments: tuple[str, .
     assert chart.arguments == arguments
 
 
-def test_values_go_through_stdin_and_nothing_is_waited_for(says: Callable[..., Said]) -> None:
-    said = says((0, "Release installed"))
-    ours().install(
-        "op", CHART, "kuberay-system", {"password": "s3cret"}, description="by trainyard"
-    )
-    assert said.asked == [
+def test_values_go_through_stdin_and_nothing_is_waited_for(
+    ours: Helm, started: FakePrograms
+) -> None:
+    started.answer((0, "Release installed"))
+    ours.install("op", CHART, "kuberay-system", {"password": "s3cret"}, description="by trainyard")
+    assert started.commands == [
         (
+            ours.environ["PATH"] + "/helm",
             *("upgrade", "op", *CHART.arguments, "--install", "--skip-crds", *IN),
             *("--description", "by trainyard", "--values", "-"),
         )
     ]
-    assert said.given == [b'{"password": "s3cret"}']
-    assert said.environs[0]["KUBECONFIG"] == "/home/ops/config"
+    assert started.given == [b'{"password": "s3cret"}']
+    assert started.environs[0]["KUBECONFIG"] == "/home/ops/config"
 
 
-def test_a_release_says_how_it_is_and_who_made_it(says: Callable[..., Said]) -> None:
+def test_a_release_says_how_it_is_and_who_made_it(ours: Helm, started: FakePrograms) -> None:
     document = {
         "name": "op",
         "version": 3,
         "info": {"status": "deployed", "description": "by trainyard"},
     }
-    said = says(
+    started.answer(
         (0, f"WARNING: Kubernetes configuration file is group-readable\n{json.dumps(document)}")
     )
-    assert ours().release("op", "kuberay-system") == Release("deployed", "by trainyard")
-    assert said.asked == [("status", "op", *IN, "--output", "json")]
+    assert ours.release("op", "kuberay-system") == Release("deployed", "by trainyard")
+    assert started.commands[0][1:] == ("status", "op", *IN, "--output", "json")
 
 
-def test_a_release_that_is_not_there_or_was_removed_is_none(says: Callable[..., Said]) -> None:
-    says(
+def test_a_release_that_is_not_there_or_was_removed_is_none(
+    ours: Helm, started: FakePrograms
+) -> None:
+    started.answer(
         (1, "Error: release: not found"),
         (0, json.dumps({"version": 1, "info": {"status": "uninstalled"}})),
     )
-    assert ours().release("op", "kuberay-system") is None
-    assert ours().release("op", "kuberay-system") is None
+    assert ours.release("op", "kuberay-system") is None
+    assert ours.release("op", "kuberay-system") is None
 
 
 @pytest.mark.parametrize(
@@ -130,23 +96,25 @@ def test_a_release_that_is_not_there_or_was_removed_is_none(says: Callable[..., 
     ],
 )
 def test_why_helm_failed_is_its_own_last_word(
-    says: Callable[..., Said], code: int, text: str, kind: type[TrainyardError], why: str
+    ours: Helm, started: FakePrograms, code: int, text: str, kind: type[TrainyardError], why: str
 ) -> None:
-    says((code, text))
+    started.answer((code, text))
     with pytest.raises(kind) as raised:
-        ours().uninstall("op", "kuberay-system")
+        ours.uninstall("op", "kuberay-system")
     assert raised.value.lines() == ["Helm could not remove op", f"  at {why}"]
 
 
-def test_a_chart_that_cannot_be_had_names_the_other_ways_to_it(says: Callable[..., Said]) -> None:
+def test_a_chart_that_cannot_be_had_names_the_other_ways_to_it(
+    ours: Helm, started: FakePrograms
+) -> None:
     why = (
         'looks like "https://charts" is not a valid chart repository: dial tcp: lookup charts: '
         "no such host"
     )
-    says((1, f"Error: {why}"))
+    started.answer((1, f"Error: {why}"))
 
     with pytest.raises(OutsideError) as raised:
-        ours().crds(Chart("kuberay-operator", "https://charts", "1.5.1"))
+        ours.crds(Chart("kuberay-operator", "https://charts", "1.5.1"))
 
     assert raised.value.lines() == [
         "Helm could not read the chart kuberay-operator",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import textwrap
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests import isaac_lab
+from tests.unit.fake_programs import FakePrograms
 from trainyard import backends
 from trainyard.errors import RequestError
 from trainyard.importing import Options, clusters, convert, job_cfg, separators
@@ -578,10 +580,12 @@ def test_cluster_files_that_cannot_be_written_are_one_error(tmp_path: Path) -> N
 
 
 def test_a_class_becomes_a_sweep_that_counts_configurations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, started: FakePrograms
 ) -> None:
     described = {**isaac_lab.DESCRIBED, "draws": True, "ends_sweep": True}
-    monkeypatch.setattr(job_cfg, "_described", lambda file, options: described)
+    started.answer((0, f"isaac_task.py: {json.dumps(described)}"))
+    (tmp_path / "tuning").mkdir()
+    (tmp_path / "tuning" / "cfg.py").touch()
     options = Options(num_samples=20, num_workers_per_node=2, stopper="CartpoleEarlyStopper")
     found = job_cfg.read(tmp_path / "tuning" / "cfg.py", options)
     assert found.job["resources"] == {"share": "1/2"}

@@ -10,9 +10,9 @@ import numpy
 import pytest
 
 from tests import isaac_lab
+from tests.unit.fake_programs import FakePrograms
 from trainyard.errors import RequestError
 from trainyard.importing import Options, job_cfg
-from trainyard.seams import programs
 
 HEAD = """
 import atexit, json, math, pathlib, random
@@ -423,22 +423,21 @@ def test_a_file_that_cannot_be_loaded_is_said_in_one_line(
     ],
 )
 def test_what_a_file_prints_as_it_ends_hides_no_error(
-    code: int, tail: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    code: int, tail: list[str], message: str, tmp_path: Path, started: FakePrograms
 ) -> None:
     (tmp_path / "cfg.py").touch()
-    monkeypatch.setattr(programs, "run", lambda *_, **__: programs.Ended(code, tuple(tail)))
+    started.answer((code, "\n".join(tail)))
     with pytest.raises(RequestError, match=message):
         job_cfg.read(tmp_path / "cfg.py", Options())
 
 
 def test_what_a_file_prints_as_it_ends_is_not_its_description(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, started: FakePrograms
 ) -> None:
     (tmp_path / "cfg.py").touch()
     noted = json.dumps(
         {**isaac_lab.DESCRIBED, "columns": [], "notes": ["seed: not in the command."]}
     )
-    ended = programs.Ended(0, ("hello", f"isaac_task.py: {noted}", "bye", "{}"))
-    monkeypatch.setattr(programs, "run", lambda *_, **__: ended)
+    started.answer((0, f"hello\nisaac_task.py: {noted}\nbye\n{{}}"))
     found = job_cfg.read(tmp_path / "cfg.py", Options())
     assert (found.name, found.notes[1:]) == ("CartpoleTheiaJobCfg", ("seed: not in the command.",))

@@ -6,13 +6,15 @@ scripts/reinforcement_learning/ray (2.1 to 2.3), isaaclab_contrib.rl.ray (3.0).
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests import isaac_lab
+from tests.unit.fake_programs import FakePrograms
 from trainyard.errors import RequestError
-from trainyard.importing import Imported, Options, convert, convert_cluster, job_cfg
+from trainyard.importing import Imported, Options, convert, convert_cluster
 from trainyard.importing.command_line import OTHER_SCRIPTS
 
 TASKS = "tasks: [{name: a, py_args: a.py, num_gpus: 1}]\n"
@@ -103,14 +105,14 @@ def line(script: str, flags: dict[str, str]) -> list[str]:
 
 @pytest.mark.parametrize("case", JOBS)
 def test_every_flag_of_a_script_that_runs_jobs_is_taken_or_named(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: FakePrograms
 ) -> None:
     script, flags = JOBS[case]
     isaac_lab.write(tmp_path, "old")
     (tmp_path / "tasks.yaml").write_text(TASKS)
     monkeypatch.chdir(tmp_path)
     # Asked of the class in a process of its own (tests/real/test_isaac.py).
-    monkeypatch.setattr(job_cfg, "_described", lambda file, options: isaac_lab.DESCRIBED)
+    started.answer((0, f"isaac_task.py: {json.dumps(isaac_lab.DESCRIBED)}"))
     found = convert(None, line(script, flags), Options())
     shown = f"{found.text} {found.notes}"
 

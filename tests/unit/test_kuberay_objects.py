@@ -115,12 +115,11 @@ def test_a_claim_grows_and_is_left_alone_otherwise() -> None:
     assert kube.changed == ["patch PersistentVolumeClaim lab-outputs"]
 
 
-def test_a_claim_cannot_shrink_or_be_shared_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **more: Any) -> None:
-        raise InvalidError("Kubernetes does not take it: spec is immutable after creation")
-
+def test_a_claim_cannot_shrink_or_be_shared_otherwise() -> None:
     kube = FakeKube((CLAIM, claim("2Gi")))
-    monkeypatch.setattr(kube, "patch", refuse)
+    kube.refusals["patch"] = InvalidError(
+        "Kubernetes does not take it: spec is immutable after creation"
+    )
     step = objects.claim_step(fake_location(kube), claim("1Gi", access="ReadWriteOnce"))
     assert not step.done().holds
 

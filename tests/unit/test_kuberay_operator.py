@@ -17,16 +17,8 @@ from trainyard.seams.helm import Release
 from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE
 from trainyard.steps import Step
 
+pytestmark = pytest.mark.usefixtures("at_once")
 PENDING = Release("pending-install", "Initial install underway")
-
-
-@pytest.fixture
-def helm(monkeypatch: pytest.MonkeyPatch) -> FakeHelm:
-    """Return the Helm that is found; a test gives it its Kubernetes."""
-    found = FakeHelm(FakeKube())
-    monkeypatch.setattr(operator, "helm_of", lambda *_: found)
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    return found
 
 
 def read(helm: FakeHelm, kube: FakeKube, **section: Any) -> Kuberay:

@@ -10,7 +10,7 @@ from tests.unit.fake_helm import FakeHelm, crd, deployment
 from tests.unit.fake_kube import FakeKube, location, named
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends.contract import Site
-from trainyard.backends.kuberay import operator, purge
+from trainyard.backends.kuberay import purge
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.helm import Release
 from trainyard.seams.kube.errors import ForbiddenError
@@ -32,8 +32,15 @@ def made() -> FakeKube:
     )
 
 
-def steps(kube: FakeKube, helm: FakeHelm, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
-    monkeypatch.setattr(operator, "helm_of", lambda *_: helm)
+def steps(
+    helm: FakeHelm,
+    kube: FakeKube,
+    release: Release | None = None,
+    *,
+    breaks: PrerequisiteError | None = None,
+) -> list[Step]:
+    """Return the steps where Helm has this release, or breaks."""
+    helm.kube, helm.made, helm.breaks = kube, release, breaks
     return purge.steps(location(kube), Site(Path("/nowhere"), {}, "kuberay"))
 
 
@@ -45,11 +52,10 @@ def run(todo: list[Step]) -> None:
 
 
 def test_all_that_we_made_goes_and_the_second_time_nothing_is_claimed(
-    monkeypatch: pytest.MonkeyPatch,
+    helm: FakeHelm,
 ) -> None:
     kube = made()
-    helm = FakeHelm(kube, OURS)
-    todo = steps(kube, helm, monkeypatch)
+    todo = steps(helm, kube, OURS)
     refuse_lost_ids(todo)
     assert [step.title for step in todo] == [
         "Uninstall the KubeRay operator from namespace kuberay-system",
@@ -64,7 +70,7 @@ def test_all_that_we_made_goes_and_the_second_time_nothing_is_claimed(
         set(),
     )
 
-    again = steps(kube, helm, monkeypatch)
+    again = steps(helm, kube)
     assert [step.title for step in again][:2] == [
         "Leave the KubeRay operator: there is none that Trainyard installed",
         "Leave KubeRay's CRDs: there are none that Trainyard made",
@@ -72,38 +78,38 @@ def test_all_that_we_made_goes_and_the_second_time_nothing_is_claimed(
     assert all(step.done().holds for step in again)
 
 
-def test_while_others_live_from_it_nothing_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_others_live_from_it_nothing_goes(helm: FakeHelm) -> None:
     kube = made()
     kube.put(RAY_JOB, named("nightly", namespace="prod"))
     with pytest.raises(RequestError, match="1 other needs it\n  at RayJob prod/nightly"):
-        steps(kube, FakeHelm(kube, OURS), monkeypatch)
+        steps(helm, kube, OURS)
 
 
-def test_where_others_cannot_be_asked_for_nothing_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_others_cannot_be_asked_for_nothing_goes(helm: FakeHelm) -> None:
     kube = made()
     kube.forbidden = {"all rayjobs"}
     with pytest.raises(ForbiddenError):
-        steps(kube, FakeHelm(kube, OURS), monkeypatch)
+        steps(helm, kube, OURS)
 
 
-def test_an_operator_and_namespaces_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operator_and_namespaces_of_others_stay(helm: FakeHelm) -> None:
     kube = FakeKube((DEPLOYMENT, deployment(space="theirs")), (NAMESPACE, named("team")))
-    titles = [step.title for step in steps(kube, FakeHelm(kube), monkeypatch)]
+    titles = [step.title for step in steps(helm, kube)]
     assert titles[0] == "Leave the KubeRay operator: there is none that Trainyard installed"
     assert titles[-1] == "Leave namespace team: there is none that Trainyard made"
 
 
-def test_a_namespace_with_something_of_others_in_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_namespace_with_something_of_others_in_it_stays(helm: FakeHelm) -> None:
     kube = made()
     kube.put(CLAIM, named("datasets"))
     kube.put(POD, named("lab-head", cluster="lab"))
-    assert steps(kube, FakeHelm(kube, OURS), monkeypatch)[-1].title == (
+    assert steps(helm, kube, OURS)[-1].title == (
         "Leave namespace team: PersistentVolumeClaim datasets is in it"
     )
 
 
 def test_a_namespace_with_another_ray_cluster_or_with_owned_pods_stays(
-    monkeypatch: pytest.MonkeyPatch,
+    helm: FakeHelm,
 ) -> None:
     # The operator is another one: only the namespace is Trainyard's.
     kube = FakeKube((NAMESPACE, named("team", made_by="trainyard")))
@@ -114,18 +120,18 @@ def test_a_namespace_with_another_ray_cluster_or_with_owned_pods_stays(
     of_set = named("db-0")
     of_set["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": "db", "uid": "2"}]
     kube.put(POD, of_set)
-    assert steps(kube, FakeHelm(kube), monkeypatch)[-1].title == (
+    assert steps(helm, kube)[-1].title == (
         "Leave namespace team: Pod db-0, RayCluster theirs are in it"
     )
 
 
 def test_without_helm_what_we_made_cannot_go_and_what_others_made_stays(
-    monkeypatch: pytest.MonkeyPatch,
+    helm: FakeHelm,
 ) -> None:
     missing = PrerequisiteError("there is no helm")
     with pytest.raises(PrerequisiteError):
-        steps(made(), FakeHelm(made(), breaks=missing), monkeypatch)
+        steps(helm, made(), breaks=missing)
     kube = FakeKube((NAMESPACE, named("team")))
-    assert steps(kube, FakeHelm(kube, breaks=missing), monkeypatch)[0].title == (
+    assert steps(helm, kube, breaks=missing)[0].title == (
         "Leave the KubeRay operator: it is not known who made it (there is no helm)"
     )

@@ -13,8 +13,6 @@ from tests.unit.fake_kube import FakeKube, named
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends import kuberay as up
 from trainyard.backends.contract import Site
-from trainyard.backends.kuberay import location as locations
-from trainyard.backends.kuberay import operator
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.images import resolve
 from trainyard.images.resolve import PinnedImage
@@ -35,7 +33,6 @@ from trainyard.seams.kube.types import (
     Object,
 )
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.kubernetes import KuberaySection
 from trainyard.steps import Stage, Step
 
 BUDGET = "Keep the head where it is while hosts are drained"
@@ -72,24 +69,22 @@ def spec(**file: Any) -> ClusterSpec:
 class Yard:
     """A Kubernetes with KubeRay and one host, a registry that has the image, and a cluster file."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, state: Path) -> None:
-        self.kube = FakeKube(
-            (DEPLOYMENT, deployment()), (CRD, crd("rayclusters.ray.io")), (NAMESPACE, named("team"))
-        )
-        self.kube.expected = ASKED
-        self.state = state
+    def __init__(self, kube: FakeKube, state: Path) -> None:
+        kube.put(DEPLOYMENT, deployment())
+        kube.put(CRD, crd("rayclusters.ray.io"))
+        kube.put(NAMESPACE, named("team"))
+        kube.expected = ASKED
+        self.kube = kube
+        self.site = Site(state, {"TRAINYARD_OWNER": "bob@lab"}, "kuberay")
         self.pinned = PINNED
         self.asked: list[str | None] = []
-        monkeypatch.setattr(resolve, "pinned", self._pinned)
-        monkeypatch.setattr(operator, "helm_of", lambda location, site: FakeHelm(self.kube))
-        monkeypatch.setattr(locations, "of_section", self._location)
 
     def steps(
         self, file: ClusterSpec | None = None, *, recreate: bool = False, adopt: bool = False
     ) -> list[Step]:
         """Return the steps, all that is asked for them asked."""
         file = file or spec()
-        site = Site(self.state, {}, "kuberay").wishing(recreate=recreate, adopt=adopt)
+        site = self.site.wishing(recreate=recreate, adopt=adopt)
         (stage,) = up.up_steps(file, site, file.kuberay)
         steps = stage.expand()
         refuse_lost_ids(steps)
@@ -108,13 +103,7 @@ class Yard:
         self.kube.changed.clear()
         return found
 
-    def _location(
-        self, spec: ClusterSpec, site: Site, section: KuberaySection
-    ) -> locations.Location:
-        kube: Any = self.kube
-        return locations.Location(kube, section.namespace, "lab", section, owner="bob@lab")
-
-    def _pinned(
+    def resolve(
         self, spec: ClusterSpec, environ: object, *, directory: Path, running: str | None = None
     ) -> PinnedImage:
         if spec.image != PINNED.name:
@@ -124,8 +113,11 @@ class Yard:
 
 
 @pytest.fixture
-def yard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Yard:
-    return Yard(monkeypatch, tmp_path / "state")
+def yard(monkeypatch: pytest.MonkeyPatch, kube: FakeKube, helm: FakeHelm, tmp_path: Path) -> Yard:
+    helm.kube = kube
+    yard = Yard(kube, tmp_path / "state")
+    monkeypatch.setattr(resolve, "pinned", yard.resolve)
+    return yard
 
 
 def run(step: Step) -> None:
@@ -138,15 +130,10 @@ def titles(steps: list[Step]) -> list[str]:
     return [step.title for step in steps]
 
 
-def test_nobody_is_asked_before_the_first_stage_is_expanded(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any, **more: Any) -> None:
-        raise ApiUnreachableError("the Kubernetes API does not answer")
-
-    monkeypatch.setattr(yard.kube, "get", refuse)
+def test_nothing_is_asked_before_the_first_stage_is_expanded(yard: Yard) -> None:
+    yard.kube.refusals["get"] = ApiUnreachableError("the Kubernetes API does not answer")
     file = spec()
-    (stage,) = up.up_steps(file, Site(yard.state, {}, "kuberay"), file.kuberay)
+    (stage,) = up.up_steps(file, yard.site, file.kuberay)
     assert isinstance(stage, Stage)
     with pytest.raises(ApiUnreachableError):
         stage.expand()
@@ -216,14 +203,9 @@ def test_the_same_image_under_another_name_is_no_difference(yard: Yard) -> None:
     assert yard.asked[-1] == PINNED.reference
 
 
-def test_crds_that_are_older_than_their_operator_are_named(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any, **more: Any) -> Object:
-        raise InvalidError(".spec.authOptions: field not declared in schema")
-
+def test_crds_that_are_older_than_their_operator_are_named(yard: Yard) -> None:
     yard.made()
-    monkeypatch.setattr(yard.kube, "apply", refuse)
+    yard.kube.refusals["patch"] = InvalidError(".spec.authOptions: field not declared in schema")
     with pytest.raises(PrerequisiteError) as error:
         yard.steps()
     assert error.value.what == (
@@ -250,7 +232,7 @@ def test_a_cluster_that_others_made_is_taken_and_said(yard: Yard) -> None:
 
 def test_what_is_printed_hides_variables_that_are_called_like_secrets(yard: Yard) -> None:
     file = spec(env={"HF_TOKEN": "hunter2", "MODE": "fast"}, kuberay={"storage": {"size": "1GiB"}})
-    found = up.documents(file, Site(yard.state, {}, "kuberay"))
+    found = up.documents(file, yard.site)
     assert [document["kind"] for document in found] == [
         "Namespace",
         "PersistentVolumeClaim",
@@ -268,7 +250,7 @@ def test_a_leash_goes_with_its_ray_cluster_and_secrets_outlive_it(yard: Yard) ->
     yard.step("Make the cluster's token", leashed).do()
     live = yard.made(leashed)
     live["metadata"]["creationTimestamp"] = "2026-11-23T08:00:00Z"
-    yard.state.mkdir()
+    yard.site.state.mkdir()
     assert titles(yard.steps(leashed))[-3:] == [
         "Set the leash: idle 2h",
         "All 2 nodes answer",
@@ -306,7 +288,7 @@ def test_a_leash_goes_with_its_ray_cluster_and_secrets_outlive_it(yard: Yard) ->
 def test_a_leash_that_the_file_no_longer_has_is_taken_off(yard: Yard) -> None:
     leashed = spec(leash={"idle": 7200.0})
     yard.made(leashed)["metadata"]["creationTimestamp"] = "2026-11-23T08:00:00Z"
-    yard.state.mkdir()
+    yard.site.state.mkdir()
     run(yard.step("Set the leash", leashed))
     run(yard.step("Take the leash off"))
     assert "lab-leash" not in yard.kube.names(DEPLOYMENT)

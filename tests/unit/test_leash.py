@@ -87,19 +87,22 @@ def test_a_cluster_is_idle_since_its_last_job_ended(
     assert program.idle_since(jobs, NOON) == since
 
 
-def test_whatever_goes_wrong_as_it_ends_a_cluster_it_tries_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("at_once")
+def test_whatever_goes_wrong_as_it_ends_a_cluster_it_tries_again() -> None:
     outcomes: list[Exception] = [KeyError("Names"), OSError("refused")]
 
     def end() -> None:
         if outcomes:
             raise outcomes.pop()
 
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    monkeypatch.setattr(program, "dashboard", lambda *_: lambda *_: None)
     program.hold(
-        {"dashboard": "", "token_file": None, "deadline": NOON - HOUR * 24 * 3650, "idle": None},
+        # A scheme that urllib does not know: nothing answers.
+        {
+            "dashboard": "none://",
+            "token_file": None,
+            "deadline": NOON - HOUR * 24 * 3650,
+            "idle": None,
+        },
         end,
     )
     assert not outcomes

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import requests
 
 from tests.unit.lint_facts import HEALTHY
 from trainyard.errors import NotReadyError, OutsideError
@@ -38,45 +41,74 @@ def test_answers_are_read_among_what_the_entry_point_prints() -> None:
     assert probed.failure("run:schola-train --help") == "it printed nothing"
 
 
-def test_an_output_without_answers_did_not_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert probed(monkeypatch, Ran(2, "", "usage: train.py [-h]\n")) == Probed(
-        {}, "usage: train.py [-h]"
-    )
+class FakeApi:
+    """An engine that has one image: how its containers end, by their entry point.
+
+    A container that ends with KILLED runs until it is killed.
+    """
+
+    def __init__(self, ends: Mapping[tuple[str, ...], Ran]) -> None:
+        self.ends = ends
+        self.containers: dict[str, Ran] = {}
+
+    def create_host_config(self, **_: Any) -> None:
+        return None
+
+    def create_container(
+        self, image: str, command: list[str], *, name: str, entrypoint: list[str] | None, **_: Any
+    ) -> None:
+        self.containers[name] = self.ends[tuple(entrypoint or ())]
+
+    def start(self, name: str) -> None:
+        assert name in self.containers
+
+    def wait(self, name: str, *, timeout: int) -> dict[str, int]:
+        if self.containers[name].code == KILLED:
+            raise requests.exceptions.ReadTimeout
+        return {"StatusCode": self.containers[name].code}
+
+    def logs(self, name: str, *, stdout: bool, stderr: bool) -> bytes:
+        ran = self.containers[name]
+        return (ran.stdout * stdout + ran.stderr * stderr).encode()
+
+    def remove_container(self, name: str, **_: Any) -> None:
+        del self.containers[name]
 
 
-def probed(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> Probed:
-    monkeypatch.setattr(probe, "run_once", lambda *given, **how: ran)
-    return probe.ask(Engine("unix:///x.sock", None, {}), HEALTHY.image, ())  # type: ignore[arg-type]
+def probed(*ends: Ran, entrypoint: tuple[str, ...] | None = None) -> Probed:
+    """Return the answers of an image.
+
+    `ends`: how its container ends with its own entry point, and how with a shell instead.
+    """
+    api = FakeApi(dict(zip([(), probe.SHELL], ends, strict=False)))
+    engine = Engine("unix:///x.sock", cast("Any", api), {})
+    try:
+        return probe.ask(engine, replace(HEALTHY.image, entrypoint=entrypoint), ())
+    finally:
+        assert api.containers == {}
 
 
-def test_an_image_is_asked_without_an_entry_point_that_swallows_commands(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def run(*_: object, entrypoint: object, **__: object) -> Ran:
-        said = "trainyard: begin\ntrainyard: uid 1000\ntrainyard: end\n"
-        return (
-            Ran(0, said, "")
-            if entrypoint == probe.SHELL
-            else Ran(2, "", "no display\nwhat is trainyard-probe?\n")
-        )
+def test_an_output_without_answers_did_not_come_through() -> None:
+    ran = Ran(2, "", "usage: train.py [-h]\n")
+    assert probed(ran) == Probed({}, "usage: train.py [-h]")
 
-    monkeypatch.setattr(probe, "run_once", run)
-    image = replace(HEALTHY.image, entrypoint=("/start.sh",))
-    found = probe.ask(Engine("unix:///x.sock", None, {}), image, ())  # type: ignore[arg-type]
+
+def test_an_image_is_asked_without_an_entry_point_that_swallows_commands() -> None:
+    swallowed = Ran(2, "", "no display\nwhat is trainyard-probe?\n")
+    without = Ran(0, "trainyard: begin\ntrainyard: uid 1000\ntrainyard: end\n", "")
+    found = probed(swallowed, without, entrypoint=("/start.sh",))
     assert (found.text("uid"), found.swallowed) == ("1000", "no display")
 
 
 CUT_OFF = "trainyard: begin\ntrainyard: uid 1000\n"
 
 
-def test_a_probe_past_its_deadline_is_told_from_one_that_was_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_probe_past_its_deadline_is_told_from_one_that_was_ended() -> None:
     with pytest.raises(NotReadyError, match="was not done after 180 s") as caught:
-        probed(monkeypatch, Ran(KILLED, CUT_OFF, ""))
+        probed(Ran(KILLED, CUT_OFF, ""))
     assert caught.value.where == "sha256:1: its last answer was: uid 1000"
     with pytest.raises(OutsideError, match="ended with exit code 137"):
-        probed(monkeypatch, Ran(137, CUT_OFF, ""))
+        probed(Ran(137, CUT_OFF, ""))
 
 
 def test_the_script_fits_into_one_argument() -> None:

@@ -13,7 +13,6 @@ from trainyard.errors import OutsideError, RequestError
 from trainyard.importing import of_context
 from trainyard.importing.clusters import Clusters
 from trainyard.operations.cluster_list import list_clusters
-from trainyard.seams.kube import api, config
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.load import load_cluster
 
@@ -28,8 +27,7 @@ def cluster(
 
 
 @pytest.fixture
-def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
-    kube = FakeKube()
+def kube(kube: FakeKube) -> FakeKube:
     for one in (
         cluster("isaacray-0", "robots", service="isaacray-0-head-svc", mode="token"),
         cluster("isaacray-1", "robots", service="of-its-own"),
@@ -38,8 +36,6 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
         cluster("lab", "team", ours=True),
     ):
         kube.put(RAY_CLUSTER, one)
-    monkeypatch.setattr(config, "access", lambda environ, **named: named)
-    monkeypatch.setattr(api, "connect", lambda access: kube)
     return kube
 
 

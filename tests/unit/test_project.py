@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import trainyard_runner
 import yaml
 
+from tests.unit.fake_programs import FakePrograms
 from tests.unit.test_architecture import ROOT
 from tests.unit.test_installed import write_installation
 from trainyard import paths
 from trainyard.console.progress import for_stream
-from trainyard.dispatch import package, wheels
-from trainyard.errors import RequestError
+from trainyard.dispatch import package
 from trainyard.operations import new_project
 from trainyard.seams import git, installed
 
@@ -34,16 +36,29 @@ WRITTEN = (
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Have Trainyard installed from a wheel of this machine, and no git."""
+    """Have Trainyard installed from a wheel of this machine."""
     site = tmp_path / "lib/python3.11/site-packages"
-    distribution = write_installation(site)
-    monkeypatch.setattr(installed, "find", lambda: distribution)
-    monkeypatch.setattr(git, "top", lambda directory: None)
+    write_installation(site)
+    monkeypatch.syspath_prepend(site)
     return site
 
 
+@dataclass
+class Repository:
+    """The repository that git sees around every directory, by its top; None without one."""
+
+    top: Path | None = None
+
+
 @pytest.fixture
-def make(site: Path) -> Make:
+def repository(monkeypatch: pytest.MonkeyPatch) -> Repository:
+    repository = Repository()
+    monkeypatch.setattr(git, "top", lambda _: repository.top)
+    return repository
+
+
+@pytest.fixture
+def make(site: Path, repository: Repository) -> Make:
     return lambda directory: new_project.make(directory, for_stream(io.StringIO()))
 
 
@@ -101,7 +116,12 @@ def test_an_address_is_the_requirement(make: Make, site: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("why", ["not installed", "no record", "not built"])
 def test_without_a_requirement_it_says_that_ci_will_fail(
-    make: Make, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+    make: Make,
+    site: Path,
+    tmp_path: Path,
+    started: FakePrograms,
+    monkeypatch: pytest.MonkeyPatch,
+    why: str,
 ) -> None:
     if why == "not installed":
         monkeypatch.setattr(installed, "find", lambda: None)
@@ -113,13 +133,13 @@ def test_without_a_requirement_it_says_that_ci_will_fail(
             "installed"
         )
     else:
-        direct_url(site, {"url": "file:///checkout", "dir_info": {"editable": True}})
-        told = "no wheel could be built of /checkout"
-
-        def refuse(*_: object) -> None:
-            raise RequestError(told)
-
-        monkeypatch.setattr(wheels, "built", refuse)
+        checkout = tmp_path / "checkout"
+        checkout.mkdir()
+        (checkout / "pyproject.toml").write_text("[project]\nversion = '1'\n")
+        direct_url(site, {"url": f"file://{checkout}", "dir_info": {"editable": True}})
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        started.answer((2, "error: no such backend"))
+        told = f"no wheel could be built of {checkout}\n  | error: no such backend"
 
     made = make(tmp_path / "robots")
     assert made.remarks == (f"requirements.txt does not name Trainyard, and CI will fail: {told}",)
@@ -136,9 +156,9 @@ def test_without_a_requirement_it_says_that_ci_will_fail(
 
 
 def test_a_project_below_a_repository_s_top_is_told_where_github_looks(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, tmp_path: Path, repository: Repository
 ) -> None:
-    monkeypatch.setattr(git, "top", lambda directory: tmp_path)
+    repository.top = tmp_path
     assert make(tmp_path / "a/robots").remarks == (
         "GitHub runs only workflows at the top of a repository: move "
         ".github/workflows/train.yml to "
@@ -175,18 +195,14 @@ def test_ignore_files_above_an_installation_leave_out_nothing_of_it(
 
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("plan*\ntrain.*\n")
-    monkeypatch.setattr(trainyard_runner, "__file__", str(runner / "__init__.py"))
     monkeypatch.setattr("trainyard.dispatch.ignore.PAYLOAD", payload)
     assert [file.name for file in package.listing(payload / "jobs/a").files] == ["train.py"]
-    assert package.runner_package().name == _packed_elsewhere(tmp_path / "other", monkeypatch)
-
-
-def _packed_elsewhere(directory: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    directory.mkdir()
-    for name in ("__init__.py", "plan.py"):
-        (directory / name).write_text("code")
-    monkeypatch.setattr(trainyard_runner, "__file__", str(directory / "__init__.py"))
-    return package.runner_package().name
+    monkeypatch.setattr(trainyard_runner, "__file__", str(runner / "__init__.py"))
+    with zipfile.ZipFile(package.runner_package().archive) as sent:
+        assert sorted(sent.namelist()) == [
+            "trainyard_runner/__init__.py",
+            "trainyard_runner/plan.py",
+        ]
 
 
 def test_shipped_files_are_read_from_the_installed_package_or_checkout() -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import io
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tests.unit.fake_time import FakeTime
 from trainyard.console.progress import for_stream
 from trainyard.errors import NotReadyError
-from trainyard.images import push
 from trainyard.images.build import Built
 from trainyard.images.push import Pushed, Pushing
 from trainyard.registry.access import Access
-from trainyard.seams.docker import images as docker_images
-from trainyard.seams.docker import transfer
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
 from trainyard.seams.registry.errors import FixedTagError
@@ -46,16 +46,28 @@ class FakeRegistry:
         self.tags[tag] = manifest
 
 
+class FakeApi:
+    """An engine that calls every push done, and reports nothing of it."""
+
+    base_url, api_version = "http+docker://localhost", "1.47"
+
+    def tag(self, reference: str, repository: str, *, tag: str, force: bool) -> None:
+        assert (reference, f"{repository}:{tag}") == (ID, "reg:5000/team/mine:1")
+
+    def post(self, url: str, **_: Any) -> AbstractContextManager[Any]:
+        assert url.endswith("/images/reg:5000/team/mine/push")
+        return nullcontext(SimpleNamespace(status_code=200, iter_lines=lambda **_: iter(())))
+
+
 def pushing(held: FakeRegistry) -> Pushing:
     registry = Registry(address="reg:5000", namespace="team")
     access = Access(registry, cast("RegistryApi", held), None)
-    return Pushing(BUILT, access, Engine("unix:///none", cast("Any", None), {}))
+    return Pushing(BUILT, access, Engine("unix:///none", cast("Any", FakeApi()), {}))
 
 
 def changed(what: Pushing) -> list[tuple[str, bool]]:
-    return [
-        (result.title, result.changed) for result in run(what.steps(), for_stream(io.StringIO()))
-    ]
+    results = run(what.steps(), for_stream(io.StringIO()), clock=FakeTime().clock())
+    return [(result.title, result.changed) for result in results]
 
 
 def test_an_image_that_is_there_is_not_sent_but_gets_all_tags() -> None:
@@ -84,11 +96,6 @@ def test_a_push_where_tags_cannot_move_is_done_under_the_other_tag() -> None:
 
 
 @pytest.mark.parametrize("left", [None, OLDER])
-def test_a_push_that_docker_calls_done_is_not_believed(
-    monkeypatch: pytest.MonkeyPatch, left: Manifest | None
-) -> None:
-    monkeypatch.setattr(docker_images, "tag", lambda engine, reference, as_: None)
-    monkeypatch.setattr(transfer, "push", lambda engine, reference, **how: None)
-    monkeypatch.setattr(push, "HELD_SECONDS", 0.0)
-    with pytest.raises(NotReadyError, match="Push reg:5000/team/mine:1: not done after 0 s"):
+def test_a_push_that_docker_calls_done_is_not_believed(left: Manifest | None) -> None:
+    with pytest.raises(NotReadyError, match="Push reg:5000/team/mine:1: not done after 5 s"):
         changed(pushing(FakeRegistry({"1": left} if left else {})))

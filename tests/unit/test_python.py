@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 
 import trainyard
+from tests.unit.fake_programs import FakePrograms
 from trainyard import Cluster, Job, versions
 from trainyard.errors import NotReadyError, Problem, RequestError
 from trainyard.operations.clusters import BILLED
@@ -171,8 +172,12 @@ def test_sematic_s_timeout_is_the_deadline_unless_the_file_has_one() -> None:
     assert RayCluster(config, file="microk8s").spec.kuberay.wait_for_machines is None
 
 
-def test_gpus_that_this_machine_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainyard.backends.local.gpu_ids", lambda environ: ("0", "1", "2"))
+def test_gpus_that_this_machine_lacks_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, started: FakePrograms
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    nvidia_smi = (0, "0, GPU-a\n1, GPU-b\n2, GPU-c")
+    started.answer(nvidia_smi, nvidia_smi)
     cluster = RayCluster(SimpleRayCluster(n_nodes=4, node_config=NODE, max_nodes=4), file="demo")
     assert [node.gpus for node in cluster.spec.nodes()] == [1, 0, 0, 0]
     fits = RayCluster(SimpleRayCluster(n_nodes=3, node_config=NODE), file="demo")

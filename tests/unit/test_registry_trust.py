@@ -8,19 +8,26 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from docker.errors import APIError
 
 from trainyard.errors import PrerequisiteError
 from trainyard.registry import trust
 from trainyard.registry.target import Target
 from trainyard.seams.docker import daemon as docker_daemon
-from trainyard.seams.docker import transfer
 from trainyard.seams.docker.daemon import Daemon
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry.errors import CertificateError
 from trainyard.spec.docker import Registry
 
 NOW = datetime(2026, 11, 21, 15, 4, 5, tzinfo=timezone.utc)
 LAB = "192.0.2.10:32000"
+
+
+class FakeApi:
+    """An engine that expects TLS of a registry without it."""
+
+    def inspect_distribution(self, reference: str, **_: object) -> None:
+        assert reference.startswith(LAB)
+        raise APIError("http: server gave HTTP response to HTTPS client")
 
 
 def merged(path: Path, text: str) -> str:
@@ -64,16 +71,10 @@ def test_a_settings_file_that_is_not_there_is_made_without_a_copy(tmp_path: Path
 
 
 @pytest.mark.parametrize("docker_host", ["ssh://ops@192.0.2.7", "unix:///none.sock"])
-def test_an_engine_whose_files_are_not_here_is_not_changed_from_here(
-    monkeypatch: pytest.MonkeyPatch, docker_host: str
-) -> None:
-    def refuse(engine: Engine, reference: str, login: object) -> None:
-        raise CertificateError("plain HTTP")
-
-    monkeypatch.setattr(transfer, "registry_digest", refuse)
-    registry = Registry(address=LAB, insecure=True)
+def test_an_engine_whose_files_are_not_here_is_not_changed_from_here(docker_host: str) -> None:
+    engine = Engine(docker_host, cast("Any", FakeApi()), {})
     with pytest.raises(PrerequisiteError) as caught:
-        trust.trust_steps(Target(registry, Engine(docker_host, cast("Any", None), {}), {}))
+        trust.trust_steps(Target(Registry(address=LAB, insecure=True), engine, {}))
     assert f'add "{LAB}" to "insecure-registries"' in (caught.value.hint or "")
 
 

@@ -343,7 +343,6 @@ def test_a_run_of_a_python_program_is_resumed_on_the_cluster_that_it_named(
         raise NotReadyError("no cluster")
 
     monkeypatch.setattr(new_run, "dispatch", dispatch)
-    monkeypatch.setattr(runs, "fetch_to_resume", lambda *_, **__: None)
     monkeypatch.setattr(plan, "revision", lambda _: None)
     cluster = Cluster.from_file("clusters/lab.yaml", set={"head.cpus": 3}, backend="compose")
     job = Job.from_directory("jobs/rl", set={"env.A": "b"})

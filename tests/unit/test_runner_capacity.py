@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from trainyard_runner.head import placing
+import ray
 from trainyard_runner.head.capacity import Capacity
 from trainyard_runner.head.holdings import Holding
 from trainyard_runner.head.placing import LivingNodes, NodeMissingError
@@ -105,9 +105,20 @@ def test_what_fits_no_node_is_given_up_after_a_while() -> None:
     )
 
 
+def as_ray_says(name: str, *, alive: bool = True) -> dict[str, Any]:
+    return {
+        "Alive": alive,
+        "NodeID": name,
+        "NodeName": name,
+        "NodeManagerAddress": "10.0.0.1",
+        "Resources": {"CPU": 4.0},
+    }
+
+
 def test_nodes_are_told_apart_from_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [(node("n1"),), (node("n1"),), (node("n1"), node("n2"))]
-    monkeypatch.setattr(placing, "alive", lambda: answers.pop(0))
+    first, dead = as_ray_says("n1"), as_ray_says("n0", alive=False)
+    answers = [[first], [dead, first], [as_ray_says("n2"), first]]
+    monkeypatch.setattr(ray, "nodes", lambda: answers.pop(0))
     nodes = LivingNodes()
     assert [nodes.look() for _ in range(3)] == [True, False, True]
     assert [each.name for each in nodes.known] == ["n1", "n2"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.fake_ray import FakeRay
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard import steps
 from trainyard.backends.contract import Site
@@ -43,9 +44,10 @@ def plans_of(spec: ClusterSpec, *gpu_ids: str, simulated: bool = False) -> tuple
 
 
 class FakeMachine(Machine):
-    """A machine that has the nodes of an earlier file; no dashboard answers there."""
+    """A machine that has the nodes of an earlier file, and the address of its dashboard, if any."""
 
     existing: dict[str, ObservedNode]
+    dashboard: str | None
     host = "127.0.0.1"
 
     def nodes(self) -> dict[str, ObservedNode]:
@@ -59,7 +61,7 @@ class FakeMachine(Machine):
         return "127.0.0.1:6379"
 
     def address(self) -> str | None:
-        return None
+        return self.dashboard
 
     def log_files(self, node: str) -> Iterator[LogFile]:
         yield from ()
@@ -95,12 +97,19 @@ def nodes_of(
     }
 
 
-def fake(made: dict[str, ObservedNode], *, recreate: bool = False, **fields: Any) -> FakeMachine:
+def fake(
+    made: dict[str, ObservedNode],
+    *,
+    recreate: bool = False,
+    dashboard: str | None = None,
+    **fields: Any,
+) -> FakeMachine:
     lab = FakeMachine(
         spec_of(**{"workers": [CPU], **fields}),
         Site(Path("/none"), {}, "local").wishing(recreate=recreate),
     )
     object.__setattr__(lab, "existing", made)
+    object.__setattr__(lab, "dashboard", dashboard)
     return lab
 
 
@@ -187,10 +196,10 @@ def test_another_head_is_planned_with_what_differs_and_refused() -> None:
     ],
 )
 def test_all_answer_once_ray_counts_these_nodes_and_no_others(
-    monkeypatch: pytest.MonkeyPatch, alive: Sequence[str], answer: steps.Answer
+    dashboard: FakeRay, alive: Sequence[str], answer: steps.Answer
 ) -> None:
-    monkeypatch.setattr(FakeMachine, "alive", lambda *_: (frozenset(alive), ""))
-    *_, answers = single_host.node_steps(fake(nodes_of()))
+    dashboard.has(*map(FakeRay.node, alive))
+    *_, answers = single_host.node_steps(fake(nodes_of(), dashboard="http://127.0.0.1:1"))
     assert answers.done() == answer
 
 

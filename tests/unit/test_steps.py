@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.unit.fake_time import FakeTime
 from trainyard.errors import NotReadyError, OutsideError
 from trainyard.steps import (
     YES,
     Answer,
-    Clock,
     PlannedStep,
     Stage,
     Step,
@@ -64,19 +64,6 @@ class Lamp:
         self.lit = True
 
 
-class Time:
-    """A clock that only sleeping moves on."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def clock(self) -> Clock:
-        def sleep(seconds: float) -> None:
-            self.now += seconds
-
-        return Clock(now=lambda: self.now, sleep=sleep)
-
-
 def _lamp_step(lamp: Lamp, *, title: str = "Light the lamp", after: str | None = None) -> Step:
     return Step(title, title, done=lamp.done, do=lamp.do, deadline=1.0, every=0.25, after=after)
 
@@ -99,7 +86,7 @@ def _too_early() -> list[Step]:
 
 def test_what_holds_already_is_not_done_again() -> None:
     lamp = Lamp(lit=True)
-    assert run([_lamp_step(lamp)], Recorder(), clock=Time().clock()) == [
+    assert run([_lamp_step(lamp)], Recorder(), clock=FakeTime().clock()) == [
         StepResult("Light the lamp", False, 0.0)
     ]
     assert lamp.switched == 0
@@ -107,7 +94,7 @@ def test_what_holds_already_is_not_done_again() -> None:
 
 def test_what_does_not_hold_is_done_once_and_asked_until_it_holds() -> None:
     lamp, progress = Lamp(slow=2), Recorder()
-    results = run([_lamp_step(lamp)], progress, clock=Time().clock())
+    results = run([_lamp_step(lamp)], progress, clock=FakeTime().clock())
     assert (results, lamp.switched) == ([StepResult("Light the lamp", True, 0.5)], 1)
     assert progress.lines == [
         "started Light the lamp",
@@ -120,7 +107,7 @@ def test_what_does_not_hold_is_done_once_and_asked_until_it_holds() -> None:
 def test_a_deadline_says_what_was_seen_last() -> None:
     lamp, progress = Lamp(slow=100), Recorder()
     with pytest.raises(NotReadyError) as raised:
-        run([_lamp_step(lamp)], progress, clock=Time().clock())
+        run([_lamp_step(lamp)], progress, clock=FakeTime().clock())
     assert str(raised.value) == (
         "Light the lamp: not done after 1 s\n"
         "  at last seen: warming up, 95 more\n"
@@ -263,12 +250,12 @@ def test_hooks_before_questions_and_changes_are_called_for_stages_too() -> None:
     )
     plan(wrapped)
     assert (asked, changes) == ([0, 0, 0], [])
-    run(wrapped, Recorder(), clock=Time().clock())
+    run(wrapped, Recorder(), clock=FakeTime().clock())
     assert (asked[3:], changes) == ([0, 0, 1, 1, 2], [0, 1])
 
 
 def test_a_deadline_begins_again_while_what_is_waited_for_moves() -> None:
-    time = Time()
+    time = FakeTime()
     came = [1, 2, 3, 3, 3]
 
     def done() -> Answer:
