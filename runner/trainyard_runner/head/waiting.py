@@ -140,7 +140,7 @@ def _used_up(
     for node in cluster.alive:
         if any(nodes.slots(task, [node]) for task in unit):
             places.append(node)
-    free = [nodes.with_free(node, cluster.free.get(node.node_id, {})) for node in places]
+    free = nodes.all_with_free(places, cluster.free)
     if fit.fits_together(unit, free):
         return None
 
@@ -208,7 +208,7 @@ def _kept(name: str, cluster: Cluster, *, run: str) -> str:
             used += value
             by.append(f"{_bare(name, value)} by {_called(holding.run, run)}")
 
-    total = sum(node.resources.get(name, 0.0) for node in cluster.alive)
+    total = nodes.in_all(name, cluster.alive)
     in_all = f"{_bare(name, used)} of {fit.amount(name, total)} in use or kept free"
     return ", ".join([in_all, *by])
 
@@ -227,7 +227,7 @@ def _in_use(
     *,
     run: str,
 ) -> str:
-    total = sum(node.resources.get(name, 0) for node in places)
+    total = nodes.in_all(name, places)
     left = [node.resources.get(name, 0) for node in free]
     used = total - sum(left)
     parts = [f"{_bare(name, used)} of {fit.amount(name, total)} in use"]

@@ -105,7 +105,7 @@ def _too_little(tasks: Sequence[Task], places: Sequence[Node], asked: str) -> Ch
 
 
 def _in_total(tasks: Sequence[Task], places: Sequence[Node]) -> str:
-    totals = [amount(name, _in_all(name, places)) for name in lacking(tasks, places)]
+    totals = [amount(name, nodes.in_all(name, places)) for name in lacking(tasks, places)]
     return f"the cluster has {', '.join(totals)} in all"
 
 
@@ -121,7 +121,7 @@ def lacking(
     short = []
     for name, field in RESOURCES.items():
         asked = (getattr(wanted, field) or 0) + getattr(wanted.actors, field)
-        left = _in_all(name, places) - (taken or {}).get(name, 0.0)
+        left = nodes.in_all(name, places) - (taken or {}).get(name, 0.0)
         if asked and asked > left + _LEAST_AMOUNT:
             short.append(name)
     return short
@@ -138,10 +138,6 @@ def total(tasks: Sequence[Task]) -> Task:
     for task in tasks:
         custom.update(task.custom)
     return replace(tasks[0], **amounts, custom=custom, actors=Room(**actors))
-
-
-def _in_all(name: str, places: Sequence[Node]) -> float:
-    return sum(node.resources.get(name, 0.0) for node in places)
 
 
 def describe(task: Task) -> str:

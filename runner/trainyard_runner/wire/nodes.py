@@ -66,6 +66,16 @@ def with_free(node: Node, free: Mapping[str, float]) -> Node:
     return replace(node, resources=dict(free), whole=node.total)
 
 
+def all_with_free(nodes: Iterable[Node], free: Mapping[str, Mapping[str, float]]) -> list[Node]:
+    """Return nodes with what is free on each, by its id; none of it on a node without an entry."""
+    return [with_free(node, free.get(node.node_id, {})) for node in nodes]
+
+
+def in_all(name: str, nodes: Iterable[Node]) -> float:
+    """Return how much of a resource, by Ray's name, the nodes' `resources` have together."""
+    return sum(node.resources.get(name, 0.0) for node in nodes)
+
+
 def wanted(task: Task, node: Node) -> dict[str, float]:
     """Return the amounts that a task takes on a node, by Ray's names of resources.
 
@@ -73,14 +83,17 @@ def wanted(task: Task, node: Node) -> dict[str, float]:
     """
     if task.share is None:
         return amounts(task)
-    asked = {**share_of(node.total, task.share), **task.custom}
-    return {name: amount for name, amount in asked.items() if amount}
+    return _asked({**share_of(node.total, task.share), **task.custom})
 
 
 def amounts(task: Task) -> dict[str, float]:
     """Return the amounts that a task without a share takes on any node, without zeros."""
-    asked = {"CPU": task.cpus, "GPU": task.gpus, "memory": float(task.memory or 0), **task.custom}
-    return {name: amount for name, amount in asked.items() if amount}
+    memory = float(task.memory or 0)
+    return _asked({"CPU": task.cpus, "GPU": task.gpus, "memory": memory, **task.custom})
+
+
+def _asked(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:

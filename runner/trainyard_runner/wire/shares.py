@@ -126,7 +126,7 @@ def chosen(
 
     def rank(candidate: tuple[int, Alike]) -> tuple[int, int]:
         left, sized = candidate
-        open_now = [nodes.with_free(node, now.get(node.node_id, {})) for node in sized.nodes]
+        open_now = nodes.all_with_free(sized.nodes, now)
         room_now = nodes.slots(task, open_now) - asked.get(sized.size, Asked()).unplaced
         return room_now, left
 
@@ -144,7 +144,7 @@ def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[
         found = fit.fitted(tasks, places)
     else:
         now = free()
-        open_now = [nodes.with_free(node, now.get(node.node_id, {})) for node in places]
+        open_now = nodes.all_with_free(places, now)
         found = fit.fitted(tasks, open_now) or fit.fitted(tasks, places)
     if found is None:
         return None
