@@ -224,7 +224,7 @@ def test_rllib_takes_any_algorithm_environment_and_config(
             "PPO",
             "CartPole-v9",
             "{}",
-            "Environment version `v9` for environment `CartPole` doesn't exist",
+            "--env=CartPole-v9: Environment version `v9` for environment `CartPole` doesn't exist",
         ),
         (
             "PPO",
