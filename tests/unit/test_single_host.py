@@ -223,6 +223,13 @@ def test_a_record_that_is_damaged_is_an_error_with_its_path(tmp_path: Path, text
     assert caught.value.where == str(tmp_path / "cluster.json")
 
 
+def test_a_record_of_an_unknown_backend_is_an_error_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text('{"backend": "ec3"}')
+    with pytest.raises(OutsideError, match="lacks: ec3") as caught:
+        record.recorded_backend(tmp_path)
+    assert caught.value.where == str(tmp_path / "cluster.json")
+
+
 def test_a_status_tells_each_node_and_what_is_not_as_the_file_says() -> None:
     now = fake(
         nodes_of(running=("head", "cpu-0")), workers=[{**CPU, "count": 3, "cpus": 2}]

@@ -99,14 +99,9 @@ def _records(
         if state.name in without:
             continue
         try:
-            backend = recorded_backend(state)
+            recorded[state] = str(recorded_backend(state))
         except OutsideError as error:
             remarks.append(in_a_line(error))
-            continue
-        if backend in get_args(BackendName):
-            recorded[state] = str(backend)
-        else:
-            remarks.append(f"{state} names an unknown backend: {backend}")
 
     return recorded, remarks
 

@@ -10,9 +10,10 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from trainyard.errors import OutsideError
+from trainyard.spec.cluster import Backend as BackendName
 from trainyard.steps import YES, Answer, Step, no
 
 # KubeRay's key of a token (ray-operator/controllers/ray/utils/constant.go).
@@ -89,10 +90,22 @@ def read_cluster(state: Path, backend: str) -> dict[str, Any] | None:
 
 
 def recorded_backend(state: Path) -> str | None:
+    """Return the name of the backend that a cluster was made by; None without a record.
+
+    Raises OutsideError for a damaged record, and for one of a backend that this version lacks.
+    """
     record = _record(state)
     if record is None:
         return None
-    return str(record["backend"])
+
+    name = str(record["backend"])
+    if name not in get_args(BackendName):
+        raise OutsideError(
+            f"the cluster was made by a backend that this version of Trainyard lacks: {name}",
+            where=str(state / _RECORD),
+            hint="Use the version that made it.",
+        )
+    return name
 
 
 def _record(state: Path) -> dict[str, Any] | None:
