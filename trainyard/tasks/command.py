@@ -121,8 +121,10 @@ class Command(tasks.Task[Any]):
         *,
         shared: tuple[str, ...],
         dry: bool,
+        collection: str,
         **options: Any,
     ) -> None:
+        self._collection = collection
         self._shared = (*shared, "json")
         self._runs_dry = dry
         texts = {name: SHARED[name][1] for name in self._shared}
@@ -145,10 +147,11 @@ class Command(tasks.Task[Any]):
 
     def __call__(self, context: Context, /, **values: Any) -> None:
         """Run the task and print its Report; commands in messages get the flags of this call."""
-        if self.name == "init":
+        collection = self._collection or self.__module__.rpartition(".")[2]
+        if self.name == collection:
             name = self.name
         else:
-            name = f"{self.__module__.rpartition('.')[2]}.{self.name}"
+            name = f"{collection}.{self.name}"
 
         command_hints.remember(name, values)
         shared = {flag: values.pop(flag) for flag in self._shared if flag in values}
@@ -174,11 +177,12 @@ class Command(tasks.Task[Any]):
 
 
 def task(
-    *shared: str, dry: bool = False, **options: Any
+    *shared: str, dry: bool = False, collection: str = "", **options: Any
 ) -> Callable[[Callable[..., Report | None]], Command]:
     """Make a task of a function; `shared` are the names of its SHARED flags, --json is added.
 
     Set `dry` for a function that only reads, or that checks `call.dry` itself: it runs with --dry,
-    too. Without `dry`, --dry only prints what the function would do.
+    too. Without `dry`, --dry only prints what the function would do. `collection`: the first part of
+    the command's name, if it is not the module's.
     """
-    return lambda body: Command(body, shared=shared, dry=dry, **options)
+    return lambda body: Command(body, shared=shared, dry=dry, collection=collection, **options)

@@ -32,8 +32,6 @@ from trainyard.wording import did_you_mean
 
 Contexts = Mapping[str, ParserContext]
 HELP = ("--help", "-h")
-# Tasks that take a command line of another tool after `--`.
-TAKING_LINES = frozenset({"train.import", "cluster.import"})
 
 
 def extend_invoke() -> None:
@@ -108,9 +106,9 @@ def _check(program: Program) -> None:
         raise unknown_task(task, contexts, command="--help")
 
     core.unparsed = checked(core.unparsed, contexts, program.initial_context)
-    if core.remainder and TAKING_LINES.isdisjoint(core.unparsed):
+    if core.remainder and help.TAKING_LINES.isdisjoint(core.unparsed):
         raise RequestError(
-            f"only {' and '.join(sorted(TAKING_LINES))} take words behind `--`: {core.remainder}",
+            f"only {' and '.join(sorted(help.TAKING_LINES))} take words behind `--`: {core.remainder}",
             hint="What a job runs is in its job.yaml; for one run: --set 'command=[python, "
             "train.py]'",
         )

@@ -69,6 +69,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tune.dispatch": ("trainyard tune.dispatch jobs/search",),
     "image.push": ("trainyard image.push ray-cpu",),
 }
+# Commands that take another tool's command line behind `--`.
+TAKING_LINES = frozenset({"cluster.import", "train.import"})
 # Placeholders of flags' values, if not the flag's name in capitals.
 _VALUES = {"set": "PATH=VALUE", "base": "IMAGE"}
 _BEFORE = (
@@ -92,7 +94,7 @@ def of_task(name: str, docstring: str, context: ParserContext) -> str:
     """Return the page of one command."""
     positional = list(context.positional_args)
     usage = ["Usage: trainyard", name, *map(_usage, positional), "[FLAGS]"]
-    if name == "train.import":
+    if name in TAKING_LINES:
         usage.append("[-- COMMAND...]")
 
     lines = [" ".join(usage), ""]

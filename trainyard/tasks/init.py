@@ -56,6 +56,7 @@ def _notes(directory: Path, made: Made) -> Iterator[str]:
 
 
 @task(
+    collection="cluster",
     positional=["name", "hosts"],
     iterable=["hosts"],
     help={
@@ -98,6 +99,7 @@ def new(
 
 @task(
     dry=True,
+    collection="cluster",
     name="import",
     positional=["source"],
     help={

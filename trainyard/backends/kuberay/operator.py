@@ -70,8 +70,11 @@ def read(location: Location, site: Site) -> Kuberay:
         operators=find(kube),
     )
     if not section.install and (kuberay.operators == () or not kuberay.serves):
+        lacking = "KubeRay operator"
+        if kuberay.operators:
+            lacking = "CRD rayclusters.ray.io of KubeRay"
         raise PrerequisiteError(
-            "there is no KubeRay operator, and the cluster file says not to install one",
+            f"there is no {lacking}, and the cluster file says not to install one",
             where="kuberay.operator.install: false",
             hint=f"Have KubeRay {versions.OLDEST_KUBERAY} or newer installed; or leave `install` "
             "out, and cluster.up installs it.",
