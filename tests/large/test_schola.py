@@ -31,6 +31,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 SPACE = "schola"
+# images/schola under a name of its own: other tests build trainyard/schola on this engine.
+NAME = "schola-real"
 BUILD = "name: {name}\nbackend: compose\nbuild: {{network: host}}\n"
 # The task and a process that plays on the worker; the other process that plays fits on the head
 # alone.
@@ -48,10 +50,11 @@ SETTINGS = (
     "matrix={timesteps: [5000]}",
     "resources={cpus: 1, memory: 1GiB, actors: {cpus: 2}}",
     "node={group: cpu}",
+    # Ray prints equal lines of two processes, which differ only in a number, once.
+    "env={RAY_DEDUP_LOGS: '0'}",
 )
 RETURN = "ray/tune/env_runners/episode_return_mean"
-# What stands before each line that comes from another process than the script's, and its address
-# where that is on another node.
+# Ray adds the address to a line that comes from another node than the script's.
 PLAYS = re.compile(r"\(RolloutWorker pid=\d+(, ip=[\d.]+)?\)\S* a game at port")
 
 
@@ -61,7 +64,7 @@ def bench(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Yard:
     home = tmp_path_factory.mktemp("schola")
     made = Yard(home, cluster="builds", environ=engine.environ())
     made.write_cluster(BUILD)
-    source = home / "images" / "schola"
+    source = home / "images" / NAME
     shutil.copytree(paths.shipped("images") / "schola", source)
     shutil.copytree(PACKAGE, source / "schola", dirs_exist_ok=True)
     shutil.copytree(standins.HERE / "unreal", source / "unreal", dirs_exist_ok=True)
@@ -74,13 +77,13 @@ def bench(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Yard:
 def image(engine: BedEngine, bench: Yard) -> Iterator[str]:
     """Give the image, and remove it: what builds it again in seconds stays in the engine."""
     images.ensure_schola_base(engine)
-    document = bench.json("image.build", "schola", "--base", images.SCHOLA_BASE, seconds=1800)
+    document = bench.json("image.build", NAME, "--base", images.SCHOLA_BASE, seconds=1800)
     yield document["reference"]
-    engine.docker("rmi", document["reference"], check=False)
+    engine.docker("rmi", document["reference"], document["alias"], check=False)
 
 
 def test_the_image_with_the_package_passes_lint(bench: Yard, image: str) -> None:
-    found = bench.json("image.lint", "schola", "--base", images.SCHOLA_BASE, seconds=900)
+    found = bench.json("image.lint", NAME, "--base", images.SCHOLA_BASE, seconds=900)
     assert found["ok"]
     assert {"imports", "runs", "user"} <= {
         check["check"] for check in found["checks"] if not check["skipped"]
@@ -108,15 +111,15 @@ def test_ppo_trains_in_pods_and_its_results_come_home(kube: KubeBed, pods: Yard)
 
     run = dispatched(pods, "schola", *SETTINGS)
     played = PLAYS.findall(log(run))
-    assert len(played) == 2
-    assert len(set(played)) == 2, "both processes played on the same node"
+    # One on the task's own node, one on the other.
+    assert sorted(map(bool, played)) == [False, True], log(run)
     assert "Training complete" in log(run)
 
     assert list(run.glob("**/checkpoint_*/algorithm_state.pkl"))
     assert list(run.glob("**/events.out.tfevents.*"))
     assert list(run.glob("**/*.onnx"))
     returns = returns_of(run)
-    assert returns[0] < 0 < returns[-1], returns
+    assert returns[0] + 0.5 < returns[-1], returns
 
 
 def returns_of(run: Path) -> list[float]:
