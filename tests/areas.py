@@ -116,7 +116,8 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/tests/bed/aws_* /tests/bed/ec2.py /tests/bed/instances.py", ("ec2", "bed")),
     ("/tests/bed/dockerfiles/ec2-instance/ /tests/bed/dockerfiles/ray-aws/", ("ec2", "bed")),
     ("/tests/bed/mlflow.py /tests/bed/many_hosts.py", ("local",)),
-    ("/tests/bed/__main__.py /tests/bed/by_hand.py /tests/bed/dockerfiles/ado/", ()),
+    ("/tests/bed/__main__.py /tests/bed/by_hand.py", ()),
+    ("/tests/bed/dockerfiles/ado/ /tests/bed/dockerfiles/schola-base/", ()),
     ("/tests/standins/", ("local", "docker")),
     # Everything runs on these versions.
     ("/requirements*.lock", EVERY),

@@ -26,6 +26,7 @@ RAY_AWS = "trainyard-bed/ray-aws:1"
 EC2_INSTANCE = "trainyard-bed/ec2-instance:1"
 TORCH = "trainyard-bed/torch:1"
 ADO = "trainyard-bed/ado:1"
+SCHOLA_BASE = "trainyard-bed/schola-base:1"
 # {image: its one program}. Hosts get these images from layers.py, so that a cluster need not pull
 # its own.
 ON_A_HOST = {
@@ -137,6 +138,13 @@ def ensure_ado(engine: BedEngine) -> None:
     """Build an image that has ado, for nodes that reach no package index: a minute, once."""
     with locked("images"):
         _ensure(engine, ADO, {}, made_of=[_content(engine, RAY)])
+
+
+def ensure_schola_base(engine: BedEngine) -> None:
+    """Build a base for images/schola that has Ray and torch: seconds more than `ensure_torch`."""
+    ensure_torch(engine)
+    with locked("images"):
+        _ensure(engine, SCHOLA_BASE, {}, made_of=[_content(engine, TORCH)])
 
 
 def ensure_debian(engine: BedEngine, name: str, packages: Sequence[str]) -> None:

@@ -75,7 +75,8 @@ def _holds(engine: BedEngine, address: str, name: str) -> bool:
 def _push(engine: BedEngine, target: str, name: str) -> None:
     engine.docker("tag", name, target)
     try:
-        engine.docker("push", target)
+        # Of an image with torch, minutes of a core.
+        engine.docker("push", target, seconds=1800)
     finally:
         engine.docker("rmi", target)
 

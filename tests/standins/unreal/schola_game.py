@@ -1,4 +1,4 @@
-"""A small game that speaks Schola's protocol, for trials of the real Schola package by hand.
+"""A small game that speaks Schola's protocol: tests/large/test_schola.py trains in it.
 
     schola_game.py -ScholaPort PORT        (other flags of an Unreal game are ignored)
 
