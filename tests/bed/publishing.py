@@ -75,7 +75,7 @@ def _holds(engine: BedEngine, address: str, name: str) -> bool:
 def _push(engine: BedEngine, target: str, name: str) -> None:
     engine.docker("tag", name, target)
     try:
-        # Of an image with torch, minutes of a core.
+        # An image with torch takes minutes of a core.
         engine.docker("push", target, seconds=1800)
     finally:
         engine.docker("rmi", target)
