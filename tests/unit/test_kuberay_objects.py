@@ -129,6 +129,6 @@ def test_a_claim_cannot_shrink_or_be_shared_otherwise() -> None:
     assert error.value.lines() == [
         "the claim lab-outputs cannot be changed to what the file asks for; the outputs are on it",
         "  at Kubernetes does not take it: spec is immutable after creation",
-        "  -> Change kuberay.storage back; or fetch what is on it, and remove it with the cluster: "
+        "  -> Change kuberay.storage back; or fetch the outputs, and remove the claim together with the cluster: "
         "trainyard cluster.down",
     ]

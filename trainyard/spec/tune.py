@@ -108,7 +108,7 @@ class Parameter(Section):
             yield Complaint(("step",), message, self.step)
 
     def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
-        """Complain about a `when` that is never true.
+        """Complain about names in `when` that are no choice above, and values that never occur.
 
         `above` has the values of each earlier parameter of kind choice or grid.
         """

@@ -161,7 +161,7 @@ def status(call: Call, run: str = "") -> Report:
 def logs(
     call: Call, run: str = "", task: str = "", all: bool = False, follow: bool = True
 ) -> Report:
-    """Follow a run's logs from where this machine stopped; Ctrl-C does not stop the run."""
+    """Follow a run's logs from the last line shown here; Ctrl-C does not stop the run."""
     only = task or None
     screen = screen_for(call, only=only)
     directory = find(call, run)

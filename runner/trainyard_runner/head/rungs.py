@@ -50,7 +50,7 @@ def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -
 
 
 def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Check]:
-    """Check that all declared nodes but optional ones are alive, and as many as the job needs."""
+    """Check that all nodes declared as not optional are alive, and that the job has enough nodes."""
     names = [node.name for node in alive]
     lacking = [node.name for node in members.missing(gate, alive)]
     expected = []

@@ -23,7 +23,7 @@ class Unit:
     attempt: int = 0
     losses: int = 0
     failures: dict[str, int] = field(default_factory=dict)
-    # The error with which the last attempt's worker crashed before the task began.
+    # The error of the newest attempt whose worker crashed before the task began; None without one.
     crash: str | None = None
     # The fields below are of the present attempt. The culprit is the first task that did not
     # succeed and was not stopped.

@@ -171,7 +171,7 @@ def _steps(desired: Desired) -> list[Step]:
 def _object_steps(desired: Desired) -> list[Step]:
     where = desired.location
     steps = [objects.namespace_step(where, desired.documents.namespace)]
-    # A kept image is pulled with the logins that the cluster was made with.
+    # A cluster that keeps its image keeps the logins that pull it, too.
     if not desired.keeps_logins:
         steps.append(objects.login_step(where, desired.pull_secret))
     steps.append(objects.token_step(where))

@@ -47,7 +47,7 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
     """Return the file's groups by name: the numbers of nodes from the file, the rest as it runs.
 
-    Resources are those of the RayCluster, and the file's only for groups that it does not have.
+    Resources come from the RayCluster, and from the file for groups that the RayCluster lacks.
     """
     declared = [_declared(HEAD, spec.head, least=1, most=1)]
     for worker in spec.workers:

@@ -123,8 +123,8 @@ def claim_step(location: Location, document: Object) -> Step:
                 f"the claim {name} cannot be changed to what the file asks for; the outputs are "
                 "on it",
                 where=error.what,
-                hint="Change kuberay.storage back; or fetch what is on it, and remove it with the "
-                "cluster: trainyard cluster.down",
+                hint="Change kuberay.storage back; or fetch the outputs, and remove the claim together "
+                "with the cluster: trainyard cluster.down",
             ) from error
 
     return Step("claim", f"Make the claim {name} for outputs", done, make_or_change)

@@ -257,9 +257,10 @@ class Machine(ABC):
         )
 
     def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-        """Return each log file's last lines; with `follow`, also new lines until no node runs.
+        """Return the last lines of log files; with `follow`, also new ones while a chosen node runs.
 
-        Raises NotReadyError without nodes, UnknownNodeError for an unknown `node`.
+        Without `node`, all nodes are chosen. Raises NotReadyError without nodes, UnknownNodeError
+        for an unknown `node`.
         """
         nodes = self.nodes()
         if node or not nodes:

@@ -85,8 +85,8 @@ class Address:
 class Settings:
     """How to reach one host.
 
-    `agent` is the socket of an agent that holds keys, "" for none. With `only_named` the agent's
-    keys are offered after `keys`, else before. With `pin` an unknown host key is written to the
+    `agent` is the socket of an agent that holds keys, "" for none. `named_first` says whether
+    `keys` are offered before the agent's keys. With `pin` an unknown host key is written to the
     first of `known_hosts`, not refused.
     """
 
@@ -95,7 +95,7 @@ class Settings:
     user: str
     keys: tuple[Path, ...]
     agent: str
-    only_named: bool
+    named_first: bool
     jumps: tuple[str, ...]
     proxy_command: str | None
     known_hosts: tuple[Path, ...]
@@ -162,7 +162,7 @@ def settings(
         user=address.user or options.get("user") or getpass.getuser(),
         keys=tuple(keys or [home / ".ssh" / name for name in DEFAULT_KEYS]),
         agent=_agent(options, environ, home),
-        only_named=options.get("identitiesonly", "no") == "yes",
+        named_first=options.get("identitiesonly", "no") == "yes",
         jumps=jumps,
         proxy_command=proxy_command,
         known_hosts=tuple(Path(file.replace("~", str(home), 1)) for file in known),

@@ -176,7 +176,7 @@ class _Keys(AuthStrategy):
             agent_keys = _Agent(self._settings.agent).get_keys()
 
         # With IdentitiesOnly the agent's keys come last, because sshd ends a login after six keys.
-        if self._settings.only_named:
+        if self._settings.named_first:
             keys = itertools.chain(self._files(), agent_keys)
         else:
             keys = itertools.chain(agent_keys, self._files())
