@@ -99,9 +99,13 @@ def _records(
         if state.name in without:
             continue
         try:
-            recorded[state] = str(recorded_backend(state))
+            backend = recorded_backend(state)
         except OutsideError as error:
             remarks.append(in_a_line(error))
+            continue
+        # Another command may have removed the record a moment ago.
+        if backend is not None:
+            recorded[state] = backend
 
     return recorded, remarks
 

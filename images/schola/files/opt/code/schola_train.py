@@ -1,8 +1,8 @@
 """Schola 1.0.0's own launcher for RLlib, on the Ray of this image; schola_launcher.py begins here.
 
-The launcher of Schola 1.0.0 was written for Ray 2.35. This module translates
-what newer Rays call or take in another way, and changes nothing of Schola. RLlib and Schola are installed on every
-node, and what is defined here reaches the nodes' processes by cloudpickle.
+The launcher of Schola 1.0.0 was written for Ray 2.35. This module translates what newer Rays call
+or take in another way, and changes nothing of Schola. RLlib and Schola are installed on every node,
+and what is defined here reaches the nodes' processes by cloudpickle.
 """
 
 from __future__ import annotations
