@@ -148,7 +148,7 @@ def test_no_control_plane_joins_a_dead_database_before_its_ghost_goes(
     third.run("snap", "stop", "microk8s.daemon-k8s-dqlite")
     refused = lab.yard.run("cluster.up", expect=6, seconds=600)
     assert (
-        f"error: no control plane may join or leave while the database of {third.ip} is dead"
+        f"error: no control plane may join or leave while the database on {third.ip} is dead"
         in refused.stderr
     )
     third.run("snap", "start", "microk8s.daemon-k8s-dqlite")
