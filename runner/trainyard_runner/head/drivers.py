@@ -114,18 +114,24 @@ class TheRay:
 
         accessor = _tables()
         actors = []
-        for job_id in ids:
-            actors += [actor for actor in _actors(accessor, job_id) if actor.state != _DEAD]
         groups = []
-        for group in _groups(accessor):
-            if group.creator_job_id in ids and group.state != _REMOVED:
-                groups.append(group)
+        is_leaving = False
+        for job_id in ids:
+            for actor in _actors(accessor, job_id):
+                if actor.state != _DEAD and actor.is_detached:
+                    actors.append(actor.actor_id)
+                elif actor.state != _DEAD:
+                    is_leaving = True
 
-        return Left(
-            tuple(actor.actor_id for actor in actors if actor.is_detached),
-            tuple(group.placement_group_id for group in groups if group.is_detached),
-            is_leaving=not all(entry.is_detached for entry in [*actors, *groups]),
-        )
+        for group in _groups(accessor):
+            if group.creator_job_id not in ids or group.state == _REMOVED:
+                continue
+            if group.is_detached:
+                groups.append(group.placement_group_id)
+            else:
+                is_leaving = True
+
+        return Left(tuple(actors), tuple(groups), is_leaving=is_leaving)
 
     def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]:
         """Ask Ray for (node's id, amounts) of all that a driver's actors and placement groups hold.
@@ -237,12 +243,17 @@ class Drivers:
         self._due = 0.0
 
     def connected(self) -> Connected:
-        jobs = [job for job in self._ray.jobs() if not job.is_dead]
-        drivers = [job.driver for job in jobs if job.driver is not None]
-        tasks = {driver.task for driver in drivers if driver.run == self._run}
-        has_foreign = any(job.is_foreign for job in jobs)
-        has_other_runs = any(driver.run != self._run for driver in drivers)
-        return Connected(tuple(sorted(tasks)), has_foreign or has_other_runs)
+        """Ask Ray which tasks of this run have living drivers, and whether other programs have."""
+        tasks = set()
+        has_others = False
+        for job in self._ray.jobs():
+            if job.is_dead:
+                continue
+            if job.driver is not None and job.driver.run == self._run:
+                tasks.add(job.driver.task)
+            elif job.driver is not None or job.is_foreign:
+                has_others = True
+        return Connected(tuple(sorted(tasks)), has_others)
 
     def look(self) -> None:
         """Ask Ray about all ended attempts; remove what they left, and close those that left nothing.

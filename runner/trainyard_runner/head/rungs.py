@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard_runner.wire import members
 from trainyard_runner.wire.events import Check
-from trainyard_runner.wire.nodes import Node
+from trainyard_runner.wire.nodes import Node, names_of
 from trainyard_runner.wire.plan import Gate
 
 _LEAST_DISK = 512 * 1024 * 1024
@@ -39,7 +39,7 @@ def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -
     that it left the cluster.
     """
     now = {node.node_id for node in alive}
-    names = {node.name for node in alive}
+    names = names_of(alive)
     kept = []
     for answer in answers:
         if answer.facts is not None or answer.node.node_id in now:
@@ -51,8 +51,8 @@ def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -
 
 def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Check]:
     """Check that all nodes declared as not optional are alive, and that the job has enough nodes."""
-    names = [node.name for node in alive]
-    lacking = [node.name for node in members.missing(gate, alive)]
+    names = names_of(alive)
+    lacking = names_of(members.missing(gate, alive))
     expected = []
     if not gate.names_change:
         expected = [node.name for node in gate.nodes or () if not node.optional]
@@ -132,12 +132,17 @@ def transfer(results: dict[str, dict[str, Any]], seconds: float) -> Iterator[Che
             yield Check("transfer", node, False, problem, seconds, hint=_OPEN_PORTS)
             continue
 
-        broken = {other: result["error"] for other, result in said.items() if "error" in result}
+        broken = []
+        rates = []
+        for other, result in said.items():
+            if "error" in result:
+                broken.append(f"nothing from {other}: {result['error']}")
+            else:
+                rates.append(f"{result['rate']:.0f} MB/s from {other}")
+
         if broken:
-            detail = "; ".join(f"nothing from {other}: {error}" for other, error in broken.items())
-            yield Check("transfer", node, False, detail, seconds, hint=_OPEN_PORTS)
+            yield Check("transfer", node, False, "; ".join(broken), seconds, hint=_OPEN_PORTS)
         else:
-            rates = [f"{result['rate']:.0f} MB/s from {other}" for other, result in said.items()]
             yield Check("transfer", node, True, ", ".join(rates), seconds)
 
 

@@ -247,15 +247,21 @@ def _in_use(
 
 
 def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held]:
-    names = [node.name for node in places]
+    """Yield how much of a resource each run holds on `places`, without runs that hold none."""
     for holding in cluster.holdings:
-        of_tasks = [holding.nodes[node] for node in names if holding.nodes.get(node, {}).get(name)]
         of_run = cluster.started.get(holding.run, {})
-        started = sum(of_run.get(node, {}).get(name, 0.0) for node in names)
-        if of_tasks or started:
-            value = sum(amounts[name] for amounts in of_tasks) + started
-            tasks = int(sum(amounts["tasks"] for amounts in of_tasks))
-            yield _Held(holding.run, value, tasks, has_started=started > 0)
+        by_tasks = 0.0
+        tasks = 0.0
+        started = 0.0
+        for node in nodes.names_of(places):
+            amounts = holding.nodes.get(node, {})
+            if amounts.get(name):
+                by_tasks += amounts[name]
+                tasks += amounts["tasks"]
+            started += of_run.get(node, {}).get(name, 0.0)
+
+        if by_tasks or started:
+            yield _Held(holding.run, by_tasks + started, int(tasks), has_started=started > 0)
 
 
 def _bare(name: str, value: float) -> str:
@@ -358,16 +364,16 @@ class WaitingWatch:
 
         self._said = text
         key = tuple((reason.needs, reason.holders) for reason in reasons)
+        tasks = 0
+        needs = []
         holders: set[str] = set()
         for reason in reasons:
+            tasks += reason.tasks
+            needs.append(reason.needs)
             holders.update(reason.holders)
-        waiting = Waiting(
-            text,
-            tasks=sum(reason.tasks for reason in reasons),
-            needs=[reason.needs for reason in reasons],
-            holders=sorted(holders),
-            again=key in self._known,
-        )
+
+        again = key in self._known
+        waiting = Waiting(text, tasks=tasks, needs=needs, holders=sorted(holders), again=again)
         self._stream.write(waiting)
         self._known.add(key)
 

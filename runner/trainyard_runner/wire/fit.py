@@ -88,7 +88,7 @@ def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | No
     if len(called_so) == 1:
         return None
 
-    names = ", ".join(node.name for node in called_so or places)
+    names = ", ".join(nodes.names_of(called_so or places))
     there = f"the nodes are {names}"
     if called_so:
         there = f"{len(called_so)} nodes match that: {names}"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from trainyard_runner.wire.nodes import UNLIMITED, Node
+from trainyard_runner.wire.nodes import UNLIMITED, Node, names_of
 from trainyard_runner.wire.plan import ExpectedNode, Gate
 
 HEAD = "head"
@@ -24,7 +24,7 @@ def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
     """
     if not gate.nodes:
         return list(alive)
-    names = {node.name for node in gate.nodes}
+    names = names_of(gate.nodes)
     groups: set[str | None] = set()
     if gate.names_change:
         groups = {node.group for node in gate.nodes}
@@ -39,15 +39,23 @@ def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     """
     expected = gate.nodes or ()
     living = list(alive)
-    names = {node.name for node in living}
-    lacking = [node for node in expected if not node.optional and node.name not in names]
+    names = names_of(living)
+    lacking = []
+    # The groups of living nodes that may replace missing ones: nodes with new names, or optional.
+    spare = []
+    for node in expected:
+        if not node.optional and node.name not in names:
+            lacking.append(node)
+        if node.optional and node.name in names:
+            spare.append(node.group)
     if not gate.names_change:
         return lacking
 
-    # The groups of living nodes that may replace missing ones: nodes with new names, or optional.
-    expected_names = {node.name for node in expected}
-    spare = [_group(node) for node in living if node.name not in expected_names]
-    spare += [node.group for node in expected if node.optional and node.name in names]
+    expected_names = names_of(expected)
+    for living_node in living:
+        if living_node.name not in expected_names:
+            spare.append(_group(living_node))
+
     left = []
     for node in lacking:
         if node.group in spare:
@@ -62,7 +70,7 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
     expected = gate.nodes or ()
     optional = [node for node in expected if node.optional]
     if not gate.names_change:
-        names = [node.name for node in alive]
+        names = names_of(alive)
         return [_node(node) for node in optional if node.name not in names]
 
     # A group may have as many nodes as expected, whatever the names of its living ones.
@@ -93,22 +101,21 @@ def recreated(gate: Gate, alive: Iterable[Node]) -> list[Node]:
 
 def may_leave(gate: Gate, node: Node) -> bool:
     """Return whether a dead node is no failure: an autoscaler removed it, or it was replaced."""
-    called_so = [expected for expected in gate.nodes or () if expected.name == node.name]
-    if any(expected.optional for expected in called_so):
-        return True
-    return gate.names_change and not called_so
+    for expected in gate.nodes or ():
+        if expected.name == node.name:
+            return expected.optional
+    return gate.names_change
 
 
 def gpus(gate: Gate, node: Node) -> float:
     """Return a node's declared number of GPUs, or Ray's number if the node is not declared."""
-    expected = gate.nodes or ()
-    by_name = {node.name: node.gpus for node in expected}
-    if node.name in by_name:
-        return by_name[node.name]
-    if gate.names_change:
-        by_group = {node.group: node.gpus for node in expected}
-        return by_group.get(_group(node), node.gpus)
-    return node.gpus
+    number = node.gpus
+    for expected in gate.nodes or ():
+        if expected.name == node.name:
+            return expected.gpus
+        if gate.names_change and expected.group == _group(node):
+            number = expected.gpus
+    return number
 
 
 def _group(node: Node) -> str | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from trainyard_runner.wire.plan import Task
+from trainyard_runner.wire.plan import ExpectedNode, Task
 
 GROUP_LABEL = "ray.io/node-group"
 NODE_LABEL = "ray.io/node-id"
@@ -59,6 +59,10 @@ def called(name: str, nodes: Iterable[Node]) -> list[Node]:
     """
     found = [node for node in nodes if node.is_called(name)]
     return [node for node in found if node.name == name] or found
+
+
+def names_of(nodes: Iterable[Node | ExpectedNode]) -> list[str]:
+    return [node.name for node in nodes]
 
 
 def with_free(node: Node, free: Mapping[str, float]) -> Node:
