@@ -196,8 +196,10 @@ class Scheduler:
     def _fail_what_cannot_run(self) -> None:
         """Fail tasks that have fitted no living node for long, while the run is idle."""
         idle = self._in_flight.idle()
+        if idle < fit.LEAST:
+            return
         attempts = self._in_flight.open()
-        if idle < fit.LEAST or any(live.record.is_started for live in attempts):
+        if any(live.record.is_started for live in attempts):
             return
 
         shapes = {live.task.shape: live.task for live in attempts}
@@ -215,6 +217,8 @@ class Scheduler:
         self._in_flight.give_up(shape, reason)
 
     def _look_at_what_waits(self) -> None:
+        if not self._watch.is_due():
+            return
         self._watch.look(
             self._queue.lines(),
             self._in_flight.open(),

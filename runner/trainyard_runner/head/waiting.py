@@ -285,7 +285,7 @@ _MOST_LINES = 3
 
 
 class WaitingWatch:
-    """Publishes what this run holds, and writes why its tasks wait, at most once a second."""
+    """Publishes what this run holds, and writes why its tasks wait; due once a second."""
 
     def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan
@@ -295,6 +295,9 @@ class WaitingWatch:
         self._known: set[tuple[Any, ...]] = set()
         self._next = 0.0
         self._kept: dict[str, float] = {}
+
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._next
 
     def look(
         self,
@@ -310,11 +313,8 @@ class WaitingWatch:
 
         `lines`: the queue's units by shape. `ended`: how many tasks have ended, by state. `idle`:
         seconds since an attempt began or ended. `actors`: the room that tasks want free for their
-        actors. Does nothing if the last look was less than a second ago.
+        actors.
         """
-        if time.monotonic() < self._next:
-            return
-
         self._next = time.monotonic() + _EVERY
         started = [attempt for attempt in live if attempt.record.is_started]
         held = by_node((attempt.record.node, attempt.taken) for attempt in started)

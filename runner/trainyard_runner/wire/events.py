@@ -392,16 +392,22 @@ def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
 
 def _fits(value: object, hint: Any) -> bool:
     """Say whether a JSON value is of a type. Raises ValueError for text that is not encodable."""
-    origin = get_origin(hint)
+    origin, arguments = _taken_apart(hint)
     if origin in (Union, types.UnionType):
-        return any(_fits(value, one) for one in get_args(hint))
+        return any(_fits(value, one) for one in arguments)
     if origin is Literal:
-        return value in get_args(hint)
+        return value in arguments
     if origin is Sequence:
-        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
+        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
     if origin is Mapping:
         return isinstance(value, dict)
     return hint is Any or _fits_plain(value, hint)
+
+
+@cache
+def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a type's origin and arguments; `typing` takes a third of a line's time to find them."""
+    return get_origin(hint), get_args(hint)
 
 
 def _fits_plain(value: object, hint: Any) -> bool:
