@@ -39,7 +39,7 @@ def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -
     that it left the cluster.
     """
     now = {node.node_id for node in alive}
-    names = names_of(alive)
+    names = set(names_of(alive))
     kept = []
     for answer in answers:
         if answer.facts is not None or answer.node.node_id in now:

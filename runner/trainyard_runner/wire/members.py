@@ -24,7 +24,7 @@ def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
     """
     if not gate.nodes:
         return list(alive)
-    names = names_of(gate.nodes)
+    names = set(names_of(gate.nodes))
     groups: set[str | None] = set()
     if gate.names_change:
         groups = {node.group for node in gate.nodes}
@@ -39,7 +39,7 @@ def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     """
     expected = gate.nodes or ()
     living = list(alive)
-    names = names_of(living)
+    names = set(names_of(living))
     lacking = []
     # The groups of living nodes that may replace missing ones: nodes with new names, or optional.
     spare = []
@@ -51,7 +51,7 @@ def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     if not gate.names_change:
         return lacking
 
-    expected_names = names_of(expected)
+    expected_names = set(names_of(expected))
     for living_node in living:
         if living_node.name not in expected_names:
             spare.append(_group(living_node))
@@ -70,7 +70,7 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
     expected = gate.nodes or ()
     optional = [node for node in expected if node.optional]
     if not gate.names_change:
-        names = names_of(alive)
+        names = set(names_of(alive))
         return [_node(node) for node in optional if node.name not in names]
 
     # A group may have as many nodes as expected, whatever the names of its living ones.
