@@ -137,9 +137,10 @@ class InFlight:
             time.sleep(0.02)
             return
         waiting = list(self._ray_tasks)
-        ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
-        if ready and len(waiting) > 1:
-            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+        # While tasks are quick, some message is there already: one question to Ray, not two.
+        ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+        if not ready:
+            ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
         for generator in ready:
             self._take(generator, self._ray_tasks[generator])
 
