@@ -133,7 +133,7 @@ class SmokeGate:
         Returns the answers, and by node's name a reference to the object that other nodes fetch
         from that node. Nodes that were replaced or removed meanwhile are left out of both.
         """
-        if nodes.in_all("GPU", alive) > 0:
+        if any(node.gpus for node in alive):
             self._free = ray._private.state.available_resources_per_node()
 
         function = ray.remote(num_cpus=0, max_calls=0, max_retries=0, num_returns=2)(shipped.facts)

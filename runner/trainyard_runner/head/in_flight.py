@@ -20,6 +20,7 @@ from trainyard_runner.head.submitting import Gang, Live, Place, RayTask, Submitt
 from trainyard_runner.head.units import Unit
 from trainyard_runner.stopping import StopBoard
 from trainyard_runner.wire import fit
+from trainyard_runner.wire.nodes import names_of
 from trainyard_runner.wire.outcome import QUICK
 from trainyard_runner.wire.plan import Plan, Shape, Task
 
@@ -317,7 +318,7 @@ class InFlight:
         if self._is_stopping:
             return Ending("stopped", "the run was stopped")
 
-        alive = [node.name for node in self._nodes.known]
+        alive = names_of(self._nodes.known)
         is_alive = record.node is None or record.node in alive
         ending = losses.explain(error, node=record.node, node_is_alive=is_alive, is_alone=is_alone)
         if ending.outcome == "lost":

@@ -142,11 +142,8 @@ class Scheduler:
     def _submit(self) -> None:
         if self._in_flight.is_paused:
             return
-        shapes = self._queue.shapes()
-        if not shapes:
-            return
         submitted = self._in_flight.count()
-        for shape in shapes:
+        for shape in self._queue.shapes():
             unit = self._queue.first(shape)
             if unit is not None and len(unit.tasks) > 1:
                 self._submit_gang(unit)

@@ -266,7 +266,8 @@ class Attempt:
         return self._child.files_written(self._place.checkpoint)
 
     def _files_mapped_for_writing(self) -> set[str]:
-        if self._child is None:
+        # Processes that have ended map nothing: a quick attempt reads nothing of /proc.
+        if self._child is None or self._final:
             return set()
         return self._child.files_written(self._place.root, mapped_only=True)
 

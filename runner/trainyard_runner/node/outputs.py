@@ -69,25 +69,12 @@ class OutputWatch:
 
     def look(self) -> Iterator[Message]:
         """Yield the messages of an archive with the changes since the last look, if there are any."""
-        yield from self._look(self._mapped)
-
-    def last(self) -> Iterator[Message]:
-        """Send the last changes, and files that were ever mapped; all writers must have ended."""
-        self._again |= self._were_mapped
-        yield from self._look(set)
-
-    def held(self) -> dict[str, int]:
-        """Return the number of files that the head has now, and their bytes."""
-        files = [entry for entry in self._sent.values() if entry.is_file]
-        return {"files": len(files), "bytes": sum(entry.size for entry in files)}
-
-    def _look(self, mapped_now: Callable[[], set[str]]) -> Iterator[Message]:
         began = self._clock()
         began_ns = self._wall_ns()
         # Ask before and after the scan. A file that was mapped in between only has a new time.
-        mapped = mapped_now()
+        mapped = self._mapped()
         entries, left_out = self._scan()
-        mapped |= mapped_now()
+        mapped |= self._mapped()
         self._were_mapped |= {entry.name for entry in entries.values() if entry.path in mapped}
         entries = within(entries, self._limit, left_out)
         now_ns = self._wall_ns()
@@ -100,6 +87,16 @@ class OutputWatch:
         self.left_out = left_out
         # Wait twice as long as the look took: looks take at most a third of the time.
         self.due = self._clock() + max(self._every, 2 * (self._clock() - began))
+
+    def held(self) -> dict[str, int]:
+        """Return the number of files that the head has now, and their bytes."""
+        files = [entry for entry in self._sent.values() if entry.is_file]
+        return {"files": len(files), "bytes": sum(entry.size for entry in files)}
+
+    def last(self) -> Iterator[Message]:
+        """Send the last changes, and files that were ever mapped; all writers must have ended."""
+        self._again |= self._were_mapped
+        yield from self.look()
 
     def _send(
         self, entries: Entries, left_out: list[LeftOut], unsettled: set[str]

@@ -58,7 +58,7 @@ def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[T
     If the cluster has nodes with GPUs, a share is of such a node. A task that names a node or group
     gets a share of that one, with or without GPUs.
     """
-    has_gpus = nodes.in_all("GPU", alive) > 0 or any(node.gpus for node in gate.nodes or ())
+    has_gpus = any(node.gpus for node in alive) or any(node.gpus for node in gate.nodes or ())
     found = []
     for task in tasks:
         is_anywhere = task.node_name is None and task.node_group is None
