@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any
 
 from trainyard import versions
-from trainyard.dispatch.runs import ray_of
 from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
+from trainyard.seams.ray_api import ray_of
 
 _LOOPBACK = "127.0.0.1"
 _ADDRESS = "RAY_ADDRESS"

@@ -9,13 +9,14 @@ from pathlib import Path
 from trainyard_runner.wire.events import Event, TaskEnded
 
 from trainyard.dispatch.follow import Screen
-from trainyard.dispatch.runs import RunStatus, follow, ray_of
+from trainyard.dispatch.runs import RunStatus, follow
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Trial
 from trainyard.seams import threads
+from trainyard.seams.ray_api import ray_of
 
 
 class Run:

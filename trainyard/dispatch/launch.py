@@ -21,13 +21,13 @@ from trainyard.dispatch.capacity import refuse_what_never_fits
 from trainyard.dispatch.follow import Interrupts, Screen
 from trainyard.dispatch.package import blob_name, runner_package
 from trainyard.dispatch.plan import Prepared
-from trainyard.dispatch.runs import RunStatus, follow, ray_of
+from trainyard.dispatch.runs import RunStatus, follow
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, PrerequisiteError
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.store import RunDirectory
-from trainyard.seams.ray_api import RayApi, UnreachableError
+from trainyard.seams.ray_api import RayApi, UnreachableError, ray_of
 from trainyard.spec.show import as_yaml
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps

@@ -31,7 +31,7 @@ from trainyard.results.journal import Journal, recorded
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import ResultsError, RunDirectory
-from trainyard.seams.ray_api import FileMissingError, RayApi
+from trainyard.seams.ray_api import FileMissingError, RayApi, ray_of
 from trainyard.wording import counted
 
 _BLOCK = 1024 * 1024
@@ -74,10 +74,6 @@ ALL_HOME = Unfetched()
 
 # Returns the present endpoint of a run's cluster; raises TrainyardError if it does not run.
 Connect = Callable[[RunDirectory], Endpoint]
-
-
-def ray_of(endpoint: Endpoint) -> RayApi:
-    return RayApi(endpoint.address, endpoint.token, refused=endpoint.refused)
 
 
 def follow(

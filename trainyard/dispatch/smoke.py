@@ -18,14 +18,13 @@ from trainyard_runner.wire.events import Check, Event, Note
 
 from trainyard.dispatch import launch, plan
 from trainyard.dispatch.follow import STOP_WITHIN, Follower, Interrupts, Screen
-from trainyard.dispatch.runs import ray_of
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import store
 from trainyard.results.journal import Journal
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
-from trainyard.seams.ray_api import RayApi, RefusedError
+from trainyard.seams.ray_api import RayApi, RefusedError, ray_of
 from trainyard.steps import YES, Answer, Progress, Step, no, nothing
 from trainyard.steps import run as run_steps
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard.dispatch import runs, smoke
 from trainyard.errors import NotReadyError
 from trainyard.operations import clusters
 from trainyard.operations.cluster import Cluster
-from trainyard.seams.ray_api import UnreachableError
+from trainyard.seams.ray_api import UnreachableError, ray_of
 from trainyard.seams.ray_types import Job
 from trainyard.steps import YES, Answer, Progress, Step, no, nothing
 from trainyard.steps import run as run_steps
@@ -24,11 +23,14 @@ def remove(cluster: Cluster, progress: Progress) -> None:
     """Remove what tasks of killed runs left on the cluster; do nothing if it does not answer."""
     try:
         endpoint = clusters.connect(cluster)
-        with runs.ray_of(endpoint) as ray:
+        with ray_of(endpoint) as ray:
             drivers = of_killed_runs(ray.jobs())
             left = ray.left_by(drivers) if drivers else ""
             if not left:
                 return
+
+            # Imported here: it loads what dispatches jobs, and seldom is anything left.
+            from trainyard.dispatch import smoke
 
             run = smoke.begin(ray, endpoint, progress, skip_gate=True)
 

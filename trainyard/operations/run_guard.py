@@ -25,7 +25,7 @@ from trainyard.operations.cluster import Cluster, connect_as_made
 from trainyard.results import state
 from trainyard.results.formats import duration
 from trainyard.results.store import RunDirectory
-from trainyard.seams.ray_api import RayApi, RefusedError
+from trainyard.seams.ray_api import RayApi, RefusedError, ray_of
 from trainyard.seams.ray_types import Job, without_drivers_of_runs
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
@@ -68,7 +68,7 @@ def settle(
         _unknown(error, note, "" if end_runs else insisting)
         return
 
-    with runs.ray_of(endpoint) as ray:
+    with ray_of(endpoint) as ray:
         try:
             jobs = ray.jobs()
         except TrainyardError as error:
@@ -130,7 +130,7 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
     try:
-        with runs.ray_of(connect_as_made(cluster)) as ray:
+        with ray_of(connect_as_made(cluster)) as ray:
             active = without_drivers_of_runs(job for job in ray.jobs() if not job.ended)
             return [_described(job) for job in active]
     except TrainyardError:

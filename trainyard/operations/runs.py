@@ -26,6 +26,7 @@ from trainyard.results.overview import OverviewRow, write_overview
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState, State
 from trainyard.results.store import RunDirectory
+from trainyard.seams.ray_api import ray_of
 from trainyard.spec.units import parse_duration
 from trainyard.steps import Progress
 from trainyard.wording import did_you_mean
@@ -184,7 +185,7 @@ def stop_elsewhere(
     except NotReadyError:
         return None
 
-    with runs.ray_of(endpoint) as ray:
+    with ray_of(endpoint) as ray:
         job = ray.job(name)
         if job is None or "trainyard_run" not in job.metadata:
             return None

@@ -18,6 +18,7 @@ from trainyard_runner.wire.driver import left_in_words
 from trainyard_runner.wire.text import last_line
 
 from trainyard import versions
+from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams.addresses import is_loopback, proxy_of
 from trainyard.seams.ray_types import (
@@ -360,3 +361,7 @@ class RayApi:
             f"no_proxy={self._http.base_url.host}"
         )
         return UnreachableError(what, where=where, hint=hint)
+
+
+def ray_of(endpoint: Endpoint) -> RayApi:
+    return RayApi(endpoint.address, endpoint.token, refused=endpoint.refused)
