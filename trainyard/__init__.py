@@ -1,4 +1,4 @@
-"""Trainyard: the control plane, on the operator's machine; `Cluster` and `Job` for Python."""
+"""The control plane of Trainyard, on the operator's machine; `Cluster` and `Job` for Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words for counts and names in messages; texts of other programs made safe to print."""
+"""Phrases for counts and names in messages, and other programs' texts made safe to print."""
 
 from __future__ import annotations
 

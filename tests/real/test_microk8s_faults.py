@@ -35,7 +35,7 @@ from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 API_ARGUMENTS = f"{DATA}/args/kube-apiserver"
-AGAIN = "  -> Mend these hosts, and repeat the same command; the other hosts wait."
+AGAIN = "  -> Repair these hosts, and repeat the same command; the other hosts wait."
 ALONE = "This MicroK8s deployment is not acting as a node in a cluster."
 SSHD = "/usr/sbin/sshd -o PasswordAuthentication=no"
 

@@ -84,7 +84,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
     """
 
     kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint, lograndint"
-    step = "is for uniform, and whole for randint: at most the width of the range"
+    step = "is for uniform and randint (a whole number), and at most the width of the range"
     when = (
         "is no choice above this one; a parameter depends on those of kind choice or grid above it"
     )
@@ -106,7 +106,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
         f"tune.space.i: {kinds}",
         f"tune.space.d.step: {step}, got 1.0",
         "tune.space.e.when.d: is never the case, got 3; d is one of: 1, 2",
-        "tune.space.repeat: is the meaning of {repeat}: take another name",
+        "tune.space.repeat: is reserved for {repeat}: choose another name",
         f"tune.space.repeat.step: {step}, got 0.5",
     ]
 
@@ -150,7 +150,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             "  repeats",
             "  search: cmaes\n  repeats",
             (
-                "tune.search: cmaes needs two numbers at least that every configuration has, got "
+                "tune.search: cmaes needs at least two numeric parameters without `when`, got "
                 '"cmaes"'
             ),
         ),

@@ -1,4 +1,4 @@
-"""Rights in an AWS account, as IAM says."""
+"""Rights in an AWS account, as IAM simulates them."""
 
 from __future__ import annotations
 

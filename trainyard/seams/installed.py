@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from trainyard import versions
 
-# Files that an installer adds to those of a wheel, or writes in its own way.
+# Files that an installer adds to a wheel's files, or rewrites.
 _BY_INSTALLER = {
     "INSTALLER",
     "RECORD",
@@ -33,9 +33,9 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 class Origin:
     """The source of an installation.
 
-    `address` is what pip takes behind `@`; "" unless other machines can reach it. `checkout` is the
-    directory of an editable installation. If both are empty, only the installed files can be
-    copied.
+    `address` is what follows `@` in a pip requirement; "" if other machines cannot reach the
+    source. `checkout` is the directory of an editable installation. If both are empty, only the
+    installed files can be copied.
     """
 
     address: str = ""
@@ -43,7 +43,7 @@ class Origin:
 
 
 def find() -> Distribution | None:
-    """Return the installed distribution; None where Trainyard is used without an installation."""
+    """Return the installed distribution; None if Trainyard runs without being installed."""
     try:
         return Distribution.from_name(versions.DISTRIBUTION)
     except PackageNotFoundError:
@@ -60,7 +60,7 @@ def source() -> str:
 
 
 def origin(direct_url: str | None) -> Origin:
-    """Return the source of an installation, by its direct_url.json (None: there is none)."""
+    """Return the source of an installation from its direct_url.json, None if there is no such file."""
     noted: Mapping[str, Any] = json.loads(direct_url or "{}")
     url = str(noted.get("url", ""))
     if not url:

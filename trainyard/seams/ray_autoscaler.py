@@ -1,4 +1,4 @@
-"""`ray up` as a program of its own, with its output in a log file and its stage followed."""
+"""`ray up` as a child process; its output goes to a log file, and its stages are followed."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 class RayUp:
-    """One run of `ray up`; it ends with this process, unless this process is killed.
+    """One run of `ray up`, which ends with this process unless this process is killed.
 
     `stage` is Ray's number of the current stage, 0 before the first. `code` is the exit code, None
     while `ray up` runs. `tail` has the last lines of output; the file `log` has all lines.
-    `of_stage` has only those since the current stage began, because earlier messages are stale.
-    Raises NotReadyError while another `ray up` with this log runs.
+    `of_stage` has only the lines of the current stage, because earlier messages are stale. Raises
+    NotReadyError while another `ray up` with this log runs.
     """
 
     def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:
@@ -90,7 +90,7 @@ class RayUp:
         threading.Thread(target=self._read, name="ray up", daemon=True).start()
 
     def end(self) -> None:
-        """Interrupt `ray up`, and kill what does not end; resources that it made on AWS stay."""
+        """Interrupt `ray up`, and kill what does not end; its resources on AWS stay."""
         programs.end(self._process)
         self._directory.cleanup()
 
@@ -125,7 +125,7 @@ def _only(path: Path) -> TextIO:
         log.seek(0)
         process = log.readline().strip()
         raise NotReadyError(
-            "the `ray up` of an earlier command, which was killed, is still running",
+            "the `ray up` of an earlier, killed command is still running",
             where=process,
             hint=f"Wait until it ends, or end it: {process.replace('process', 'kill')}; then "
             "repeat the same command.",

@@ -1,4 +1,4 @@
-"""The cluster file: what a cluster consists of, in words that mean the same on every backend."""
+"""The cluster file: a cluster's nodes and settings, in keys that all backends share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
-# Backends whose dashboard other machines than this one can reach, and those machines.
+# Backends whose dashboard is reachable from other machines, and from which ones.
 OPEN_TO = {
     "kuberay": "every pod of the Kubernetes cluster",
     "ec2": "every instance of the security group",
@@ -37,7 +37,7 @@ OPEN_TO = {
 
 
 class LeashSection(Section):
-    """Timers after which the cluster ends itself, even if no machine of the user is on."""
+    """Timers after which the cluster ends itself, even while the user's machines are off."""
 
     idle: Duration | None = setting(
         None, "The cluster ends after this time without a running or waiting job."
@@ -47,7 +47,7 @@ class LeashSection(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a leash without any timer: it would never end the cluster."""
+        """Complain about a leash without a timer, which would never end the cluster."""
         if self.idle is None and self.deadline is None:
             yield Complaint((), "needs idle, deadline or both, such as {idle: 2h, deadline: 12h}")
 
@@ -117,7 +117,7 @@ class ExistingSection(Section):
             yield Complaint((), f"has {' and '.join(self._tokens())}: give one")
         if self.token_secret and not self.service:
             yield Complaint(
-                ("token_secret",), "means something only with `service`", self.token_secret
+                ("token_secret",), "has an effect only with `service`", self.token_secret
             )
 
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
@@ -177,7 +177,7 @@ class ClusterSpec(Section):
 
     @property
     def docker_host(self) -> str | None:
-        """Return `compose.docker` for the backend compose; None: the engine that `docker` uses."""
+        """Return `compose.docker` for the backend compose, else None: `docker` chooses the engine."""
         if self.backend == "compose":
             return self.compose.docker
         return None
@@ -207,7 +207,7 @@ class ClusterSpec(Section):
         yield from self._unknown_groups("ec2", self.ec2.groups)
 
     def nodes(self) -> tuple[NodeSpec, ...]:
-        """Return the nodes that `cluster.up` waits for: the head, then the fewest of each group."""
+        """Return the nodes that `cluster.up` waits for: the head, then the minimum of each group."""
         workers = []
         for group in self.workers:
             for index in range(group.least):
@@ -278,7 +278,7 @@ class ClusterSpec(Section):
 
 @dataclass(frozen=True)
 class LoadedCluster:
-    """A cluster file, validated with flags and defaults applied, and the path it was read from."""
+    """A validated cluster file, with flags and defaults applied, and the file's path."""
 
     spec: ClusterSpec
     source: Path

@@ -44,7 +44,7 @@ def _check_registry_address(address: str) -> str:
         complain([Complaint((), message, NOTHING if "@" in address else address)])
     # 0.0.0.0 and [::] would publish a registry on every address of a machine.
     if not re.sub(r":[0-9]+$", "", address).strip("0.:[]"):
-        raise ValueError("must be an address that clients can ask")
+        raise ValueError("must be an address that clients can reach")
     return address
 
 

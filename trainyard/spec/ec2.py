@@ -45,7 +45,7 @@ Ami = Annotated[
 
 
 def _network(text: str) -> str:
-    """Return a network as AWS keeps it: 203.0.113.0/24 for 203.0.113.5/24. Raises ValueError."""
+    """Return a network in AWS's form: 203.0.113.0/24 for 203.0.113.5/24. Raises ValueError."""
     try:
         return str(ipaddress.IPv4Network(text, strict=False))
     except ValueError:
@@ -54,8 +54,8 @@ def _network(text: str) -> str:
 
 Cidr = Annotated[Filled, AfterValidator(_network)]
 
-# Keys of Ray's own cluster file (KEY or KEY.KEY) that Trainyard sets, and the key of the user's
-# cluster file from which each follows.
+# Keys of Ray's own cluster file (KEY or KEY.KEY) that Trainyard sets, each with the key of the
+# user's cluster file that determines it.
 MADE_FROM: Mapping[str, str] = {
     "cluster_name": "name",
     "max_workers": "count and max of the groups",
@@ -271,7 +271,7 @@ class Ec2Section(Instances):
         if self.subnet and self.zones:
             yield Complaint(("zones",), "means nothing together with subnet, which is in one zone")
         if self.key_file and not self.key_name:
-            yield Complaint(("key_file",), "means something only with key_name", self.key_file)
+            yield Complaint(("key_file",), "has an effect only with key_name", self.key_file)
 
     def instances(self, group: str) -> Instances:
         """Return the settings of a group: its own, else those for all groups, else defaults."""

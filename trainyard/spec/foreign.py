@@ -109,7 +109,7 @@ KINDS = (
     Kind(
         "a fleet, volume or gateway of dstack",
         lambda file: file.get("type") in ("fleet", "volume", "gateway"),
-        "Machines are a cluster file's: trainyard cluster.new NAME --backend ...",
+        "A cluster file describes machines: trainyard cluster.new NAME --backend ...",
     ),
     Kind(
         "a sweep of Weights & Biases",
@@ -122,7 +122,8 @@ KINDS = (
         lambda file: "azureml" in str(file.get("$schema")),
         f"Its command is the {_COMMANDS}, its environment an image: docs/images.md.",
     ),
-    # Before the kinds below: a file of Trainyard with a mistake must not pass for another tool's.
+    # These two come before the kinds below, so that a mistake in Trainyard's file does not make it
+    # another tool's.
     Kind(
         "a cluster file of Trainyard",
         _has("name", "backend"),
@@ -152,7 +153,7 @@ KINDS = (
     Kind(
         "a configuration of Ray Serve",
         lambda file: isinstance(file.get("applications"), list),
-        "Trainyard trains. `serve deploy FILE` takes it, at an address that trainyard "
+        "Trainyard deploys no models. `serve deploy FILE` does, at an address that trainyard "
         "cluster.open shows.",
     ),
     Kind(
@@ -198,7 +199,7 @@ KINDS = (
     Kind(
         "a configuration of rl_games",
         lambda file: isinstance(file.get("params"), Mapping) and "algo" in file["params"],
-        "The training reads it: it travels with the job that runs the training.",
+        "The training reads it: put it into the directory of the job that runs the training.",
     ),
 )
 

@@ -87,7 +87,7 @@ class Head(Section):
 
 
 class WorkerGroup(Section):
-    """Nodes that are alike."""
+    """Worker nodes of one shape."""
 
     name: GroupName = Field(description="The group's name; its nodes are NAME-0, NAME-1 and so on.")
     min: int | None = setting(

@@ -42,7 +42,7 @@ def _own_metadata(entries: Mapping[str, str]) -> Iterator[Complaint]:
             yield Complaint((key,), "is set by KubeRay or Trainyard")
 
 
-# Names become part of API addresses, so they are checked here; Kubernetes checks labels and so on.
+# Names become part of API URLs, so they are checked here. Kubernetes checks labels and the rest.
 ObjectName = Annotated[
     Filled,
     matching(

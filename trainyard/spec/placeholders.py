@@ -52,7 +52,7 @@ def unknown(
 
 
 def _checked_scalar(value: object) -> object:
-    """Return the value unchanged if it is a scalar, which a command can get as text."""
+    """Return the value unchanged if it is a scalar, which a command can hold as text."""
     if not isinstance(value, Scalar):
         raise ValueError("must be text, a number, true or false")
     return value

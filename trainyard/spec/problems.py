@@ -85,7 +85,7 @@ def where(path: KeyPath, source: Source) -> str:
 
 
 def value_text(value: object) -> str:
-    """Return a value as one short piece of text, texts in quotes."""
+    """Return a value as short text, with strings in quotes."""
     text = without_secrets(json.dumps(value, ensure_ascii=False, default=str))
     text = "".join(
         character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
@@ -134,7 +134,7 @@ def _suggestion(details: dict[str, Any]) -> str:
         )
 
     if kind == "string_type" and isinstance(value, int | float):
-        # A float has lost its spelling: a program may tell 1e3 from 1000.0.
+        # A float has lost its spelling, and a program may distinguish 1e3 from 1000.0.
         if isinstance(value, float):
             return "; write it in quotes"
         return f"; write it in quotes: {json.dumps(value_text(value))}"
@@ -147,7 +147,7 @@ def _suggestion(details: dict[str, Any]) -> str:
 
 
 def _of_others(details: dict[str, Any]) -> str:
-    """Suggest Trainyard's form of a value that is written as for Docker or Kubernetes, or ""."""
+    """Suggest Trainyard's form of a value in Docker's or Kubernetes' notation; "" if it is neither."""
     kind = details["type"]
     value = details["input"]
     key = ""
@@ -167,7 +167,7 @@ def _of_others(details: dict[str, Any]) -> str:
 
 
 def _choices(details: dict[str, Any]) -> list[str]:
-    """Return the choices of a Literal, which pydantic has as text only: `'local' or 'existing'`."""
+    """Return the choices of a Literal, which pydantic gives only as text: `'local' or 'existing'`."""
     return re.findall(r"'([^']*)'", details["ctx"]["expected"])
 
 
@@ -185,7 +185,7 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
     key = str(path[-1])
     section = _model_at(model, path[:-1])
     if section is RuntimeEnv and key in RAY_KEYS:
-        return Complaint(path, f"is a key of Ray's, and none here: {RAY_KEYS[key]}")
+        return Complaint(path, f"is a key of Ray's, not of a job file: {RAY_KEYS[key]}")
     if model is ClusterSpec and key in _OF_OTHERS:
         return Complaint(path, f"is not a known key: {_OF_OTHERS[key]}")
 

@@ -49,7 +49,7 @@ _Dumper.add_implicit_resolver(
 
 
 def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
-    """Return the resolved file as one JSON document; `defaults` are the paths left out by users."""
+    """Return the resolved file as JSON; `defaults` has the keys that the user left out."""
     document = {}
     for key, value in _hidden(spec.model_dump(mode="json")).items():
         if value is not None:
@@ -89,7 +89,7 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
 
 
 def written(values: Any) -> str:
-    """Return a file's values as YAML that Trainyard and other YAML readers read alike."""
+    """Return values as YAML that Trainyard and other YAML readers read alike."""
     text: str = yaml.dump(
         values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
     )

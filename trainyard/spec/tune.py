@@ -17,7 +17,7 @@ from trainyard.wording import did_you_mean
 REPEAT = "repeat"
 MOST_VALUES = 10_000
 # Beyond LARGEST the sum of two numbers of a range is infinite, and the search fails. Beyond
-# LARGEST_WHOLE floats do not tell neighbouring whole numbers apart.
+# LARGEST_WHOLE, floats cannot distinguish neighbouring whole numbers.
 LARGEST = 1e300
 LARGEST_WHOLE = 2**53
 KINDS = ("choice", "grid", "uniform", "loguniform", "randint", "lograndint")
@@ -80,7 +80,7 @@ class Parameter(Section):
         }
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain about a parameter not of exactly one kind, and about its borders and step."""
+        """Complain unless a parameter has exactly one kind, valid bounds and a valid step."""
         given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             message = f"must have exactly one of: {', '.join(KINDS)}"
@@ -104,11 +104,13 @@ class Parameter(Section):
 
         is_whole = self.step is None or self.step.is_integer() or kind != "randint"
         if self.step and (kind not in ("uniform", "randint") or self.step > width or not is_whole):
-            message = "is for uniform, and whole for randint: at most the width of the range"
+            message = (
+                "is for uniform and randint (a whole number), and at most the width of the range"
+            )
             yield Complaint(("step",), message, self.step)
 
     def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
-        """Complain about names in `when` that are no choice above, and values that never occur.
+        """Complain about `when`: each name must be in `above`, each value must be possible there.
 
         `above` has the values of each earlier parameter of kind choice or grid.
         """
@@ -215,7 +217,7 @@ class Tune(Watch):
         for name, parameter in self.space.items():
             complaints = [*parameter.problems(), *parameter.conditions(above)]
             if name == REPEAT:
-                complaints.append(Complaint((), "is the meaning of {repeat}: take another name"))
+                complaints.append(Complaint((), "is reserved for {repeat}: choose another name"))
             if not complaints and self.search == "grid" and not parameter.values:
                 message = "has too many values for search: grid; give grid or choice, or a step"
                 complaints.append(Complaint((), message))
@@ -231,7 +233,7 @@ class Tune(Watch):
         if self.search == "cmaes" and len(numbers) < 2:
             yield Complaint(
                 ("search",),
-                "cmaes needs two numbers at least that every configuration has",
+                "cmaes needs at least two numeric parameters without `when`",
                 self.search,
             )
 
@@ -241,7 +243,7 @@ class Tune(Watch):
             )
 
     def document(self) -> dict[str, Any]:
-        """Return the sweep as the runner reads it; of the keys that `watch` returns, only `metric`."""
+        """Return the sweep in the runner's form, without the keys of `watch` except `metric`."""
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
         space = {name: parameter.document() for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}

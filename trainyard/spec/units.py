@@ -25,7 +25,7 @@ DURATION_PATTERN = rf"^{_NUMBER}(?:{'|'.join(DURATIONS)})$"
 
 
 class NoSizeError(ValueError):
-    """A text that is no size, or one that no machine has."""
+    """The text is not a size, or a size that no machine has."""
 
 
 def parse_size(written: object) -> int:

@@ -2,7 +2,7 @@
 
 `docker` finds its engine by $DOCKER_HOST or by its current context (Docker Desktop, Colima and
 rootless engines use contexts); docker-py only knows the variable. Both must talk to the same
-engine, so its address is looked up here for both.
+engine, so this module finds the address for both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ANSWER_SECONDS = 60
 
 @dataclass(frozen=True)
 class Engine:
-    """A connection to a Docker engine. `api` is docker-py's, for modules of `seams` only.
+    """A connection to a Docker engine. `api` is docker-py's client, for modules of `seams` only.
 
     `socket` is the address that programs use: with SSH, the local end of the SSH connection.
     """

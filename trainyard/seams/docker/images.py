@@ -1,4 +1,4 @@
-"""Images of a Docker engine: what they are, and their names."""
+"""Images of a Docker engine: their facts, their names and their history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HUB = "docker.io"
 IMAGE_LABEL = "io.trainyard.image"
 CONTENT_LABEL = "io.trainyard.content"
 OCI = "org.opencontainers.image"
-# The only content of an image that proves that a registry can be used.
+# The only content of the image that is sent through a registry to test it.
 TINY = b"Trainyard pulled this to prove that Docker here can.\n"
 
 
@@ -52,7 +52,7 @@ class ImageFacts:
         return self.labels.get(CONTENT_LABEL)
 
     def digest_in(self, repository: str) -> str | None:
-        """Return the image's digest in a repository; None if the engine has noted none."""
+        """Return the image's digest in a repository; None if the engine knows none."""
         for reference in self.digests:
             name, _, digest = reference.partition("@")
             if _familiar(name) == _familiar(repository):
@@ -129,7 +129,7 @@ def remove(engine: Engine, reference: str) -> None:
 
 
 def make_tiny(engine: Engine, reference: str) -> None:
-    """Make an image of a few bytes, to send through a registry as a proof.
+    """Make an image of a few bytes, to test a registry with.
 
     `reference` must have a tag.
     """
