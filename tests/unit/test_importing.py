@@ -648,7 +648,7 @@ def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:
         ("RAY_ADDRESS=http://a:1 ray job submit -- python a.py", "The words after --"),
         ("ray submit cluster.yaml train.py", "The program is the `command:` of a job.yaml"),
         ("ray up cluster.yaml", "trainyard cluster.import FILE"),
-        ("rllib train file a.yaml", "jobs/rllib trains what the words of its command say"),
+        ("rllib train file a.yaml", "jobs/rllib trains with RLlib; its command is"),
     ],
 )
 def test_a_line_of_another_program_is_told_where_its_words_belong(line: str, hint: str) -> None:

@@ -195,7 +195,7 @@ def test_an_image_that_has_all_that_its_file_asks_is_healthy() -> None:
 def test_an_entry_point_that_hands_commands_on_is_fine() -> None:
     inspection = is_(HEALTHY, entrypoint=("/opt/nvidia/nvidia_entrypoint.sh",))
     details = {finding.check: finding.detail for finding in judge(inspection)}
-    assert details["entrypoint"] == "/opt/nvidia/nvidia_entrypoint.sh: hands commands on"
+    assert details["entrypoint"] == "/opt/nvidia/nvidia_entrypoint.sh: passes commands on"
 
 
 def test_a_user_that_kubernetes_cannot_tell_from_root_is_noted() -> None:
@@ -251,7 +251,7 @@ def test_a_failed_lint_is_an_error_with_every_problem() -> None:
 
     error = LintReport("trainyard/x:1", findings, 1.0).error
     assert str(error) == (
-        "the image is not fit to be run: 2 of 3 checks failed\n"
+        "the image is not fit to run: 2 of 3 checks failed\n"
         "  at trainyard/x:1\n"
         "  - wget: there is no wget\n"
         "    -> Install wget.\n"

@@ -11,7 +11,7 @@ UNTRUSTED = "Docker does not trust the CA of registry reg:5000"
 CERTIFICATE = "the certificate of registry reg:5000 is not accepted"
 PLAIN = "registry reg:5000 speaks plain HTTP, and TLS is expected"
 FULL = "the disk of registry reg:5000 is full"
-DAMAGED = "what registry reg:5000 holds is damaged: it is not what its digest says"
+DAMAGED = "what registry reg:5000 holds is damaged: it does not match its digest"
 GONE = "registry reg:5000 does not answer"
 BROKEN = "registry reg:5000 broke while it answered"
 

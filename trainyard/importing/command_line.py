@@ -28,7 +28,7 @@ from trainyard.importing.job import (
 )
 from trainyard.importing.shell import Command
 
-# By flag, the script of a command line that begins with the flag instead of a script's name.
+# The script of a command line that begins with a flag instead of a script's name, by that flag.
 SCRIPTS = {
     "--aggregate_jobs": "submit_job",
     "--sub_jobs": "wrap_resources",
@@ -68,7 +68,7 @@ OTHER_PROGRAMS = {
     "cluster.open prints the address.",
     "ray submit": "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
     "ray up": "trainyard cluster.import FILE writes a cluster file of it.",
-    "rllib train": "jobs/rllib trains what the words of its command say: python train.py ...",
+    "rllib train": "jobs/rllib trains with RLlib; its command is: python train.py ...",
 }
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _ONE_CPU = (
@@ -76,8 +76,8 @@ _ONE_CPU = (
     "flags out for a whole node."
 )
 _VARIABLE_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-# Programs that run Isaac Lab's scripts. They are dropped without a note: the job has its own
-# (`--python`).
+# Programs that run Isaac Lab's scripts. They are dropped without a note, because the job has its
+# own (`--python`).
 _RUNS_PYTHON = re.compile(r"(?:.*/)?(?:python[0-9.]*|isaaclab\.(?:sh|bat)|uv)")
 
 
@@ -359,7 +359,7 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
     """Return the resources of a sub-job: its value of each flag, else the flag's last value.
 
-    Without such flags it is a share of a node.
+    Without such flags, the resources are a share of a node.
     """
     if not any(given[name] for name in RESOURCES):
         workers = given["num_workers"] or [1]
@@ -405,7 +405,7 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
     """Return a sub-job's command, and the variables set before it.
 
     A single word is a sub-job in quotes. Isaac Lab joins all words without quotes, so that a quoted
-    value with shell operators is cut: of `bash -c 'cd /w && python a.py'`, bash would only change
+    value with shell operators is cut. In `bash -c 'cd /w && python a.py'`, bash would only change
     the directory. Raises RequestError for such a value, with both readings.
     """
     if len(words) == 1:
@@ -422,7 +422,7 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
                 f"job {number} can be read in two ways: {joined}",
                 problems=(
                     Problem("one value", shlex.quote(value)),
-                    Problem("signs of a shell, as Isaac Lab reads it", joined),
+                    Problem("shell operators, as Isaac Lab reads them", joined),
                 ),
                 hint="Put the whole sub-job in quotes, and its values in others: "
                 f"{shlex.quote(shlex.join(words))}",

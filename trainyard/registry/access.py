@@ -40,7 +40,7 @@ def registry_of(spec: ClusterSpec) -> Registry:
 def registry_at(host: str, spec: ClusterSpec) -> Registry:
     """Return the registry at `host` (HOST[:PORT]), as in the cluster file if the file names it.
 
-    Another registry on loopback is spoken to by plain HTTP, as Docker does.
+    Any other registry on loopback uses plain HTTP, as with Docker.
     """
     if spec.registry and spec.registry.address == host:
         return spec.registry
@@ -55,7 +55,7 @@ def host_port(registry: Registry) -> HostPort:
 
 
 def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
-    """Return the directory here for the certificate of a registry that Trainyard runs."""
+    """Return this machine's directory for the certificate of a registry that Trainyard runs."""
     name = registry.address.replace("[", "").replace("]", "").replace(":", "_")
     return paths.state_home(environ) / "registries" / name
 

@@ -22,7 +22,7 @@ from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing
 # The ids of two steps.
 _CA = "ca"
 _START = "start"
-# Below so much free disk, `up` warns. Ray's own image takes 0.7 GiB, Isaac's tens of GiB.
+# `up` warns below this much free disk. Ray's own image takes 0.7 GiB, Isaac's tens of GiB.
 DISK_DESIRED = 20 * GIB
 
 

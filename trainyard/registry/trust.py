@@ -33,7 +33,7 @@ AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" trainyard regis
 
 
 def trust_steps(target: Target) -> list[Step]:
-    """Return the steps. To choose them, ask the registry and Docker already.
+    """Return the steps, which depend on what the registry and Docker answer now.
 
     Raises PrerequisiteError if Docker's settings cannot be changed from here.
     """
@@ -99,7 +99,7 @@ def _plain_steps(target: Target) -> list[Step]:
     def accepts() -> Answer:
         if is_let_in(target):
             return YES
-        return no("not yet; it does after: sudo systemctl restart docker")
+        return no("not yet; a restart helps: sudo systemctl restart docker")
 
     return [
         Step(
@@ -147,7 +147,7 @@ def _tls_steps(target: Target) -> list[Step]:
 def _daemon(target: Target) -> Daemon:
     """Return the dockerd on this machine whose settings are to be changed.
 
-    Raises PrerequisiteError, with what to do by hand, if the engine is no such dockerd.
+    Raises PrerequisiteError, with instructions, if the engine is not such a dockerd.
     """
     daemon = docker_daemon.find(target.engine)
     if daemon:

@@ -17,7 +17,7 @@ from trainyard.versions import RAY
 
 # The largest size in bytes without `max_size` in image.yaml.
 MAX_SIZE = 40 * GIB
-# The hint for an image of another platform, which may be right although it cannot run here.
+# The hint for an image of another platform, which may be right for other machines.
 _OTHER_MACHINE = (
     "If it is for other machines, push it without this check: trainyard image.push --skip-lint. "
     "To run it here, install QEMU (qemu-user-static, binfmt). To build it for this machine, leave "
@@ -49,7 +49,7 @@ Verdict = str | Wrong
 
 
 def reference(text: str) -> Finding:
-    """Check the image's name by the rules of registries; none is asked."""
+    """Check the image's name by the rules of registries, without asking one."""
     try:
         check_image(text)
     except ValueError:
@@ -91,7 +91,7 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
 
 
 def _runs_nothing(inspection: Inspection) -> Finding | None:
-    """Return the finding why the probe did not run (platform, entry point or shell), else None."""
+    """Return the cause if the probe did not run (platform, entry point or shell), else None."""
     probed = inspection.probed
     words = " ".join(inspection.image.entrypoint or ())
     if probed.facts:
@@ -115,7 +115,7 @@ def _swallows(words: str, said: str) -> Wrong:
 
 
 def _no_jobs(inspection: Inspection) -> Finding | None:
-    """Return the finding why Ray's Python cannot run jobs, None if it can.
+    """Return the cause if Ray's Python cannot run jobs, else None.
 
     All checks that need Ray depend on this one.
     """
@@ -171,7 +171,7 @@ def _entrypoint(inspection: Inspection) -> Verdict:
     if inspection.probed.swallowed:
         return _swallows(words, inspection.probed.swallowed)
     if words:
-        return f"{words}: hands commands on"
+        return f"{words}: passes commands on"
     return "none: commands run as they are given"
 
 
@@ -249,7 +249,10 @@ def _ray(inspection: Inspection) -> Verdict:
         return Wrong(detail, "Try it: docker run --rm -it IMAGE ray --version")
     if version != RAY:
         detail = f"has Ray {version}, and clusters run {RAY}"
-        return Wrong(detail, f"Install ray[default]=={RAY}: nodes of two versions do not talk.")
+        return Wrong(
+            detail,
+            f"Install ray[default]=={RAY}: nodes of two Ray versions cannot talk to each other.",
+        )
     return version
 
 
@@ -345,7 +348,7 @@ def _history(inspection: Inspection) -> Verdict:
 
     for step in steps:
         for secret in secrets.secrets_in_command(step.instruction):
-            # A variable or label with a secret appears in the history as well: it is listed once.
+            # A variable or label with a secret appears in the history as well, but is listed once.
             places.setdefault(secret, f"{secret} in `{secrets.masked(step.instruction)}`")
 
     files = [
@@ -359,9 +362,9 @@ def _history(inspection: Inspection) -> Verdict:
     return Wrong(f"shows secrets: {', '.join(places.values())}", hint)
 
 
-# In printed order: the name of a check; what it needs ("shell": a shell runs in the image, "ray":
-# Ray's Python runs jobs, ""); its function; and the keys of image.yaml of which one must be set, ()
-# for a check of all images.
+# In printed order: the name of a check; its condition ("shell": a shell runs in the image, "ray":
+# Ray's Python runs jobs, "": none); its function; and the keys of image.yaml of which one must be
+# set, () for a check of all images.
 CHECKS: tuple[tuple[str, str, Callable[[Inspection], Verdict], tuple[str, ...]], ...] = (
     ("platform", "shell", lambda inspection: inspection.image.platform, ()),
     ("entrypoint", "shell", _entrypoint, ()),

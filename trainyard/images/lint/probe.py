@@ -31,8 +31,8 @@ _LONGEST = 300
 class Probed:
     """The answers of the probe, by question; empty if the image did not run the probe.
 
-    `refusal` says why it did not. `swallowed` is the last line of an entry point that did not run
-    the given command; the answers are then from a run without the entry point.
+    `refusal` is the reason for that. `swallowed` is the last line of an entry point that did not
+    run the given command; the answers are then from a run without the entry point.
     """
 
     facts: Mapping[str, str]
@@ -89,7 +89,7 @@ def script() -> str:
 
 
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
-    """Run the probe through the image's entry point; if that runs nothing, without entry point.
+    """Run the probe through the image's entry point; if that runs nothing, run it without.
 
     Raises NotReadyError if the probe takes longer than SECONDS, OutsideError if it ends early or
     the engine cannot run a container.

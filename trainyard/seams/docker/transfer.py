@@ -153,7 +153,7 @@ def _transfer(
     *,
     silence: float | None,
 ) -> None:
-    """Push or pull; call `on_entry` with each report of the engine, and end if it raises."""
+    """Push or pull; call `on_entry` with each engine report, and end if `on_entry` raises."""
     credentials = json.dumps(_credentials(reference, login)).encode()
     try:
         # docker-py's own push and pull cannot be ended, because they hide the connection.

@@ -128,7 +128,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"verification failed|digest mismatch|unexpected commit digest|DIGEST_INVALID"
         r"|failed commit|invalid checksum",
-        "what registry {registry} holds is damaged: it is not what its digest says",
+        "what registry {registry} holds is damaged: it does not match its digest",
         # Another push alone repairs nothing, because Docker asks whether a layer exists, not
         # whether it is intact.
         "No node runs the damaged image. The registry's disk lost data: remove the damaged part "
@@ -197,7 +197,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"\b50[0-9]\b|unknown error",
         "registry {registry} broke while it answered",
-        "Look at its log (docker logs of its container, if it is ours), then repeat the command.",
+        "Look at its log (docker logs of its container, if Trainyard made it), then repeat the command.",
         error=GoneError,
     ),
 )

@@ -81,7 +81,7 @@ def read(
     ran = connection.sudo(["sh", "-c", SCRIPT + script])
     if ran.code != 0:
         raise HostError(
-            f"the facts of {connection.address.host} cannot be asked for",
+            f"the facts of {connection.address.host} cannot be read",
             where=last_line(ran.stderr) or f"exit code {ran.code}",
         )
 
@@ -91,7 +91,7 @@ def read(
         return more(fields, parse(fields, now=now, seconds=seconds))
     except ValueError as error:
         raise HostError(
-            f"{connection.address.host} answers oddly: {error}",
+            f"{connection.address.host} sent an unexpected answer: {error}",
             hint="Repeat the same command: facts are asked for again. If it stays, look at that "
             "host.",
         ) from error
