@@ -1,4 +1,4 @@
-"""Paths: a user's files, the files that Trainyard ships, and its own records of clusters."""
+"""Paths of a user's files, of files that Trainyard ships, and of its records about clusters."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def image_names(directory: Path) -> tuple[str, ...]:
 
 
 def example_job(directory: Path) -> str:
-    """Return a job for a hint to name: the user's first one, else jobs/cartpole of Trainyard."""
+    """Return the job that a hint names: the user's first one, else jobs/cartpole of Trainyard."""
     own = _own_jobs(directory)
     return f"jobs/{own[0] if own else 'cartpole'}"
 

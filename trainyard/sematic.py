@@ -246,7 +246,7 @@ class _Shape:
 
         if most is not None and asked > most:
             note(
-                f"note: {counted(asked, 'GPU')} asked for; this machine, and so the cluster, "
+                f"note: {counted(asked, 'GPU')} requested, but this machine, and so the cluster, "
                 f"has {most or 'none'}"
             )
             config = config.within(most)

@@ -69,7 +69,7 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
     (says(HEALTHY, bash=None), "bash: there is no /bin/bash"),
     (
         replace(HEALTHY, probed=NOTHING_RUNS),
-        'bash: no shell at all can be run: exec: "/bin/sh": no such file or directory',
+        'bash: no shell can run: exec: "/bin/sh": no such file or directory',
     ),
     (
         replace(is_(HEALTHY, platform="linux/arm64"), probed=FOR_OTHERS),
@@ -221,7 +221,7 @@ def test_an_image_of_others_needs_no_wget() -> None:
 def test_what_follows_from_a_cause_is_not_tested() -> None:
     inspection = says(HEALTHY, python_ended=UNREADABLE, ray_ended=UNREADABLE, ray_version=None)
     skipped = {finding.check: finding.detail for finding in judge(inspection) if finding.skipped}
-    assert skipped == dict.fromkeys(("ray", "python"), "mend `import` first")
+    assert skipped == dict.fromkeys(("ray", "python"), "repair `import` first")
 
 
 def test_a_name_that_no_registry_takes_is_found_before_any_engine_is_asked() -> None:

@@ -85,9 +85,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
 
     kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint, lograndint"
     step = "is for uniform and randint (a whole number), and at most the width of the range"
-    when = (
-        "is no choice above this one; a parameter depends on those of kind choice or grid above it"
-    )
+    when = "is not an earlier choice or grid; a parameter depends on those of kind choice or grid above it"
 
     assert problems(tmp_path, text) == [
         "command.10: names {lrr}, but the space has lr, a, b, c, g, h, i, d, e, repeat, repeat, "
@@ -105,7 +103,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
         f"tune.space.h.when.lr: {when}",
         f"tune.space.i: {kinds}",
         f"tune.space.d.step: {step}, got 1.0",
-        "tune.space.e.when.d: is never the case, got 3; d is one of: 1, 2",
+        "tune.space.e.when.d: is not a possible value, got 3; d is one of: 1, 2",
         "tune.space.repeat: is reserved for {repeat}: choose another name",
         f"tune.space.repeat.step: {step}, got 0.5",
     ]
@@ -123,7 +121,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             "[sgd]}}",
             "[sdg]}}",
             (
-                'tune.space.momentum.when.optimizer: is never the case, got "sdg"; did you mean '
+                'tune.space.momentum.when.optimizer: is not a possible value, got "sdg"; did you mean '
                 "'sgd'?"
             ),
         ),
@@ -131,14 +129,14 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             "when: {optimizer",
             "when: {optimiser",
             (
-                "tune.space.momentum.when.optimiser: is no choice above this one; did you mean "
+                "tune.space.momentum.when.optimiser: is not an earlier choice or grid; did you mean "
                 "'optimizer'?"
             ),
         ),
         (
             "when: {optimizer: [sgd]",
             "when: {lr: [1]",
-            "tune.space.momentum.when.lr: is no choice above this one; "
+            "tune.space.momentum.when.lr: is not an earlier choice or grid; "
             "a parameter depends on those of kind choice or grid above it",
         ),
         (

@@ -142,7 +142,7 @@ def facts(building: Building) -> ImageFacts:
     found = docker_images.inspect(building.engine, reference)
     if found is None:
         raise PrerequisiteError(
-            f"image {image.name} was not built from what is in {image.directory} now",
+            f"image {image.name} was not built from the current files in {image.directory}",
             where=f"Docker engine {building.engine.host}: there is no {reference}",
             hint=f"Build it: trainyard image.build {image.name}",
         )
@@ -211,11 +211,11 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 
 
 def _cached(building: Building) -> str:
-    """Return the image whose layers a build may reuse: the last one, here or in the registry.
+    """Return the image whose layers a build may reuse: the last build's, here or in the registry.
 
     BuildKit's own cache is pruned at times, and a CI machine starts without one. A layer that is
-    built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores
-    a registry that lacks the image, or does not answer.
+    built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores a
+    registry that lacks the image, or does not answer.
     """
     if docker_images.inspect(building.engine, building.alias):
         return building.alias

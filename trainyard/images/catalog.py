@@ -13,7 +13,7 @@ from trainyard.spec.load import IMAGE_FILE_NAME, load_image
 from trainyard.wording import did_you_mean
 
 DEFAULT_IMAGE = "ray-cpu"
-# One component of an image reference (distribution/reference), which a directory's name becomes.
+# A directory's name becomes one component of an image reference (distribution/reference).
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 

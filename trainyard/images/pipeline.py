@@ -26,7 +26,7 @@ from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult,
 
 @dataclass(frozen=True)
 class ImageCommand:
-    """The subject of a command: the Docker engine, and the cluster file, which names the image."""
+    """The cluster file and Docker engine of an image command; the cluster file names the image."""
 
     spec: ClusterSpec
     source: Path

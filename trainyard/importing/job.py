@@ -121,7 +121,7 @@ def _target(directory: Path, name: str) -> Path:
     if relative == Path(JOB_FILE_NAME):
         raise RequestError(
             f"{name} would take the place of the job file, which has that name",
-            hint="Rename that file, and what names it.",
+            hint="Rename that file, and each mention of its name.",
         )
     return directory / relative
 

@@ -77,7 +77,7 @@ def kept_here(target: Target) -> tuple[str, ...]:
         if daemon and target.address in _read(daemon.settings).get(KEY, ()):
             path = daemon.settings
             remove = (
-                f"take it out there, then: sudo systemctl reload docker (copies: {path}.DATE-TIME)"
+                f"remove it there, then: sudo systemctl reload docker (copies: {path}.DATE-TIME)"
             )
             texts.append(f"Docker here still has its address in {KEY} of {path}; {remove}")
     return tuple(texts)
@@ -122,8 +122,8 @@ def _plain_steps(target: Target) -> list[Step]:
 def _tls_steps(target: Target) -> list[Step]:
     ca = access.ca_file(target.registry, target.environ)
     if ca is None or (docker_daemon.find(target.engine) is None and is_let_in(target)):
-        # A public CA needs no file. An engine elsewhere that accepts the registry already needs
-        # none either; its files could not be written from here.
+        # A public CA needs no file. Neither does a remote engine that accepts the registry already;
+        # its files could not be written from here.
         return []
 
     # Raises PrerequisiteError if Docker's files are not on this machine.

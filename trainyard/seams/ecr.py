@@ -61,5 +61,5 @@ def _account(address: str) -> dict[str, str]:
 
 
 def _aws(address: str, environ: Mapping[str, str]) -> Aws:
-    # The registry refuses a login of any other region than that of its address.
+    # The registry rejects a login of a region other than its own.
     return Aws(environ, region=region(address))

@@ -1,4 +1,4 @@
-"""Helm: a chart's CRDs, the state of a release, and a release installed or removed.
+"""Helm: read a chart's CRDs and a release's state, install and remove releases.
 
 `--wait` is never used: Kubernetes itself is asked for readiness. Values travel through stdin, and
 never in argv.

@@ -1,9 +1,9 @@
 """Processes of this machine: start them, find them again, end them with their descendants.
 
 A process is identified by its pid and its start time, because the system reuses pids. The processes
-of a leader are found in three ways, because each alone misses some: by the leader's session (Ray's
-own processes stay in it), by a marker in the environment (which a process that renames itself loses
-from /proc), and as descendants of such processes (tasks open new sessions).
+of a leader are found in three ways, because each alone misses some: by the leader's session, in
+which Ray's own processes stay; by a marker in the environment, which a process that renames itself
+loses from /proc; and as descendants of such processes, because tasks open new sessions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OWN_PORTS = range(20_000, 30_000)
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process: its pid, and its start time as this system writes it."""
+    """A process: its pid, and its start time in this system's format."""
 
     pid: int
     started: str

@@ -331,7 +331,7 @@ class RayApi:
         reason = last_line(body.decode("utf-8", "replace"))[:500] or "(nothing)"
         if answer.status_code in (401, 403):
             raise RefusedError(
-                f"the cluster refused our token: {reason}", where=self.address, hint=self._refused
+                f"the cluster rejected the token: {reason}", where=self.address, hint=self._refused
             )
         if b"A file is not found at" in body:
             raise FileMissingError(reason, where=self.address)
@@ -342,7 +342,7 @@ class RayApi:
 
     def _stranger(self, reason: str) -> NotRayError:
         return NotRayError(
-            f"what answers at {self.address} is not Ray's dashboard: {reason}",
+            f"the server at {self.address} is not Ray's dashboard: {reason}",
             hint="Does another program listen there? The cluster file says the address, or the "
             "backend has chosen it.",
         )
@@ -353,7 +353,7 @@ class RayApi:
         if self._http.trust_env:
             proxy = proxy_of(self.address)
         if not proxy:
-            hint = "Is the cluster up? `trainyard cluster.status` says."
+            hint = "Is the cluster up? Its state: trainyard cluster.status"
             return UnreachableError(what, where=self.address, hint=hint)
 
         where = f"{self.address}, through the proxy {proxy}"

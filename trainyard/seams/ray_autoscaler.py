@@ -25,7 +25,7 @@ from trainyard.wording import ESCAPES
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
 TAIL_LINES = 200
 # `ray` with shorter pauses. By default Ray waits 1 s before it writes a node's status, so that one
-# request writes those of several nodes, and 5 s between two tries of SSH (aws/node_provider.py,
+# request covers several nodes, and 5 s between two attempts of SSH (aws/node_provider.py,
 # updater.py).
 _RAY = """
 from ray.autoscaler._private import updater
@@ -67,8 +67,8 @@ class RayUp:
         self.of_stage: list[str] = []
         self._log = _only(log)
         _ray()
-        # The keys of Ray's cache of configurations do not name the account. In a private directory
-        # Ray finds no configuration of another account, and no old one.
+        # Ray's cache of configurations does not distinguish accounts. In a private directory, Ray
+        # finds no configuration of another account, and no stale one.
         self._directory = tempfile.TemporaryDirectory(prefix="trainyard-ray-")
         command = [sys.executable, "-c", _RAY, "up", str(file), "--yes", "--no-config-cache"]
         command += ["--log-style=record", "--log-color=false"]

@@ -255,7 +255,7 @@ class ClusterSpec(Section):
 
         places: list[tuple[KeyPath, Head | WorkerGroup]] = [(("head",), self.head)]
         places += [(("workers", index), group) for index, group in enumerate(self.workers)]
-        message = "means nothing with the backend existing: its nodes are made outside Trainyard"
+        message = "has no effect with the backend existing: its nodes are made outside Trainyard"
         for path, group in places:
             for name in ("image", "resources", "labels", "ray_start"):
                 if getattr(group, name):

@@ -157,7 +157,7 @@ class Mount(Section):
 
 
 class Logging(Section):
-    """Docker's settings for what a node prints, in the words of Compose's `logging`."""
+    """Docker's log settings for a node, with the keys of Compose's `logging`."""
 
     driver: Filled = setting("json-file", "Docker's log driver.")
     options: dict[Filled, str] = setting(

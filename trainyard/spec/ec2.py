@@ -269,7 +269,7 @@ class Ec2Section(Instances):
 
     def complaints(self) -> Iterator[Complaint]:
         if self.subnet and self.zones:
-            yield Complaint(("zones",), "means nothing together with subnet, which is in one zone")
+            yield Complaint(("zones",), "has no effect with subnet, which is in one zone")
         if self.key_file and not self.key_name:
             yield Complaint(("key_file",), "has an effect only with key_name", self.key_file)
 

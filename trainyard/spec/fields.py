@@ -157,7 +157,7 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
 
 
 def is_set_here(name: str, value: str) -> bool:
-    """Say whether a file may not set this variable to this value."""
+    """Say whether Trainyard or Ray sets this variable, so that a file may not set this value."""
     # RAY_ADDRESS=auto is harmless: like Trainyard's own value, it means the task's cluster.
     return bool(_OURS.fullmatch(name)) and (name, value) != ("RAY_ADDRESS", "auto")
 

@@ -286,8 +286,8 @@ class KuberaySection(PodPlacement):
     def pods(self, group: str, *, gpus: int) -> PodGroup:
         """Return the settings of a group's pods.
 
-        The group's own settings win over those for nodes with (or without) GPUs, which win over
-        those for all nodes. Labels, annotations, selectors and tolerations of all levels are combined.
+        The precedence is: the group's own settings, those for nodes with (or without) GPUs, those
+        for all nodes. Labels, annotations, selectors and tolerations of all levels are combined.
         """
         own = self.groups.get(group, PodGroup())
         alike = self.with_gpus if gpus else self.without_gpus

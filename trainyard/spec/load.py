@@ -303,7 +303,7 @@ def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 def _is_utf_8(text: str) -> bool:
     """Say whether a text can be encoded as UTF-8.
 
-    Python reads other bytes of a command line as lone surrogates, which cannot.
+    Python reads other bytes of a command line as lone surrogates, which cannot be encoded.
     """
     try:
         text.encode()

@@ -19,7 +19,7 @@ Scalar = str | bool | int | float
 def unused(
     keys: Collection[str], texts: Iterable[str], *, section: KeyPath = ("matrix",)
 ) -> Iterator[Complaint]:
-    """Complain about every key that no text uses: tasks would not differ by the key's values."""
+    """Complain about every key that no text uses, because its values would not change a task."""
     named = {mark[1] for text in texts for mark in MARK.finditer(text)}
     for key in keys:
         if key not in named:

@@ -21,7 +21,7 @@ from trainyard.wording import did_you_mean
 
 LONGEST_VALUE = 60
 
-# Words for pydantic's error types; the braces are filled from the error's context.
+# Messages for pydantic's error types; the braces are filled from the error's context.
 _WORDS: Mapping[str, str] = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -96,7 +96,7 @@ def value_text(value: object) -> str:
 
 
 def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
-    """Yield the complaints in one of pydantic's errors: one, or all that a rule yielded."""
+    """Yield the complaints in one of pydantic's errors, which has several if a rule raised it."""
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     reason = details.get("ctx", {}).get("error")
     if isinstance(reason, ComplaintsError):

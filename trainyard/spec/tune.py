@@ -70,7 +70,7 @@ class Parameter(Section):
         return [round(low + index * step, 12) for index in range(count)]
 
     def document(self) -> dict[str, Any]:
-        """Return the parameter as the runner needs it."""
+        """Return the parameter in the runner's form."""
         return {
             "kind": self.kind,
             "of": list(getattr(self, self.kind)),
@@ -119,14 +119,16 @@ class Parameter(Section):
             if not options:
                 rule = "; a parameter depends on those of kind choice or grid above it"
                 meant = did_you_mean(other, above) or rule
-                yield Complaint(("when", other), "is no choice above this one", suggestion=meant)
+                yield Complaint(
+                    ("when", other), "is not an earlier choice or grid", suggestion=meant
+                )
                 continue
 
             for value in values:
                 if value not in options:
                     listed = f"; {other} is one of: {', '.join(map(str, options[:9]))}"
                     meant = did_you_mean(str(value), map(str, options)) or listed
-                    yield Complaint(("when", other), "is never the case", value, meant)
+                    yield Complaint(("when", other), "is not a possible value", value, meant)
 
 
 def _range_problem(kind: str, numbers: list[float]) -> str:
@@ -204,7 +206,7 @@ class Tune(Watch):
     stop: Stop = setting(Stop(), "When to end before all samples.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Yield nothing: the job yields `problems`, with `tune` before each path."""
+        """Yield nothing, because the job yields `problems`, with `tune` before each path."""
         yield from ()
 
     def problems(self) -> Iterator[Complaint]:

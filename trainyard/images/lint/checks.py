@@ -28,7 +28,7 @@ _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PA
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `skipped`: it was impossible because another check failed."""
+    """The result of one check. `skipped`: the check was impossible because another check failed."""
 
     check: str
     ok: bool
@@ -85,7 +85,7 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
         elif cause.check == name:
             findings.append(cause)
         else:
-            findings.append(Finding(name, True, f"mend `{cause.check}` first", skipped=True))
+            findings.append(Finding(name, True, f"repair `{cause.check}` first", skipped=True))
 
     return tuple(findings)
 
@@ -104,7 +104,7 @@ def _runs_nothing(inspection: Inspection) -> Finding | None:
     if words:
         return Finding("entrypoint", False, *_swallows(words, probed.refusal))
     hint = "Install bash: KubeRay and Ray's autoscaler start every node with /bin/bash."
-    return Finding("bash", False, f"no shell at all can be run: {probed.refusal}", hint)
+    return Finding("bash", False, f"no shell can run: {probed.refusal}", hint)
 
 
 def _swallows(words: str, said: str) -> Wrong:

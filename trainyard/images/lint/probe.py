@@ -72,7 +72,7 @@ class Inspection:
 
 
 def questions_of(lint: LintSection) -> tuple[str, ...]:
-    """Return the questions of an image.yaml, KIND:VALUE, as probe.sh takes them."""
+    """Return the questions of an image.yaml in probe.sh's form, KIND:VALUE."""
     return (
         *([f"python:{lint.python}"] if lint.python else []),
         *(f"path:{path}" for path in lint.must_have),

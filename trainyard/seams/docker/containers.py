@@ -1,6 +1,6 @@
-"""Containers, volumes and networks of a Docker engine: found by label or name, made, removed.
+"""Containers, volumes and networks of a Docker engine: find, make and remove them.
 
-Everything that Trainyard makes carries labels. There is no other record of it that could go stale.
+Everything that Trainyard makes carries labels. No other record exists that could go stale.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from trainyard.seams.docker.containers import packed
 from trainyard.seams.docker.engine import Engine, refusals
 
 HUB = "docker.io"
-# Labels of every image that Trainyard builds: the image's name, and the hash of what it was built
-# from, which is also its tag.
+# Labels of every image that Trainyard builds: the image's name, and the hash of its sources, which
+# is also its tag.
 IMAGE_LABEL = "io.trainyard.image"
 CONTENT_LABEL = "io.trainyard.content"
 OCI = "org.opencontainers.image"

@@ -1,6 +1,6 @@
 """The Kubernetes cluster that a command works on: a context of kubeconfig files.
 
-Of several files, the first that sets a value wins
+If several files set a value, the first one wins
 (kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig). The `kubernetes`
 library reads the files again to log in. The library would take the current context of the last
 file, so this module chooses the context and passes its name.

@@ -33,7 +33,7 @@ NO_REGISTRY = (404, 405, 501)
 # Docker Hub's API has another host name than references to its images (distribution/reference,
 # Docker's RegistryInfo).
 API_HOSTS = {"docker.io": "registry-1.docker.io"}
-# Docker's own media types and OCI's are alike enough to be read as one (OCI image specification
+# Docker's own media types and OCI's are similar enough for one reader (OCI image specification
 # 1.1).
 MEDIA_TYPES = (
     "application/vnd.docker.distribution.manifest.v2+json",

@@ -1,7 +1,7 @@
 """Answers to a registry's challenge: Basic, or Bearer with a token from the challenge's realm.
 
-No login is sent before the registry asks for one, and never to a host that the registry did not
-name (distribution's token authentication).
+A login is sent only after the registry asks for one, and only to a host that the registry names
+(distribution's token authentication).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ChallengeAuth(httpx.Auth):
         self._accepted: dict[str, str] = {}
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send the request; if the registry asks for a login, send it once more with one."""
+        """Send the request, and repeat it with a login if the registry asks for one."""
         # A token is valid for one repository.
         repository = re.sub(r"^/v2/|/(manifests|blobs|tags)/.*$", "", request.url.path)
         if repository in self._accepted:

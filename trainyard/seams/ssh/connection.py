@@ -324,7 +324,7 @@ class Connection:
         user = config.settings(self.address, self.environ, self._identity).user
         reason = last_line(tried.stderr) or "sudo printed nothing"
         raise HostError(
-            f"sudo of {self.address.host} refuses",
+            f"sudo on {self.address.host} fails",
             where=f"ssh {self.address}: {reason}",
             hint=f"Set {SUDO_PASSWORD} to the password of user {user} there, or allow it sudo "
             "without one (NOPASSWD in sudoers). "

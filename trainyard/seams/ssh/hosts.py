@@ -89,7 +89,7 @@ def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> l
             name = f"{parsed.host}:{parsed.port}"
         return Host(name, ips[address] or _ip(address, environ), address, connect(address, environ))
 
-    # In parallel, because an unknown name takes long to be looked up.
+    # In parallel, because the lookup of an unknown name takes long.
     hosts, errors = gather(ips, host)
     refuse(errors)
     return list(hosts.values())

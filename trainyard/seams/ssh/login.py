@@ -43,12 +43,12 @@ REACH = (
     Rule(
         "not found in known_hosts",
         "the host key of {name} is not known here",
-        "Look at it and accept it once: ssh {host}",
+        "Check the key and accept it once: ssh {host}",
     ),
     Rule(
         "PasswordRequiredError: (?P<file>.*)",
         "the key to log in to {name} has a passphrase, and no agent holds it",
-        "Give it to the agent: ssh-add {file}",
+        "Add the key to the agent: ssh-add {file}",
     ),
     Rule(
         "Authentication|BadAuthenticationType|AuthFailure",
@@ -59,7 +59,7 @@ REACH = (
         "",
         "{name} cannot be reached by SSH on port {port}",
         "Is the name right, is the machine on, and does sshd run there? This must work without a "
-        "question: ssh {host} true",
+        "prompt: ssh {host} true",
     ),
 )
 
