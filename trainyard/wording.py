@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-# Escape sequences: they move a terminal's cursor, set its title or colours, or fill its clipboard
+# Escape sequences, which move a terminal's cursor, set its title or colours, or fill its clipboard
 # (ECMA-48, xterm).
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
 # Control characters, lone surrogates (bytes that were not UTF-8), and marks that reverse the

@@ -182,7 +182,7 @@ def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
 
 
 def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: bool) -> None:
-    """Run `docker buildx`. Raises BuildError, or RequestError for a wrong Dockerfile."""
+    """Run `docker buildx`. Raises OutsideError, or RequestError for a wrong Dockerfile."""
     image = building.image
     engine = building.engine
     settings = building.spec.build

@@ -51,7 +51,7 @@ IGNORED = {
         "max_log_extraction_errors is not needed: tune.stop.failures ends a sweep."
     ),
 }
-# Isaac Lab's scripts that run no job, and the hint on what replaces them.
+# Isaac Lab's scripts that run no job, each with a hint on its replacement.
 OTHER_SCRIPTS = {
     "launch": "trainyard cluster.import -- launch.py ... writes its clusters as cluster files.",
     "grok_cluster_with_kubectl": (
@@ -61,7 +61,7 @@ OTHER_SCRIPTS = {
     "come home: "
     "tensorboard --logdir results",
 }
-# Commands of other programs that train, and the hint where their arguments belong.
+# Training commands of other programs, each with a hint where its arguments belong.
 OTHER_PROGRAMS = {
     "ray job submit": "The words after -- are the `command:` of a job.yaml, --runtime-env its "
     "`runtime_env:`, --working-dir its directory jobs/NAME. Or submit it as it is: trainyard "
@@ -162,7 +162,7 @@ def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
     """Return the words before a script, for a note that they are not read; [] if they run Python.
 
-    Variables before the program are dropped: in Isaac Lab, they reach no task either.
+    Variables before the program are dropped, because in Isaac Lab they reach no task either.
     """
     before = words[: max(len(words) - len(given) - 1, 0)]
     before = before[shell.variables(before) :]

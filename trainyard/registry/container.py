@@ -119,8 +119,8 @@ def _settings_hash(target: Target) -> str:
 
 def files(target: Target) -> dict[str, bytes]:
     """Return the files to put into the container, by path."""
-    # The registry asks for a password only if the cluster file names a login: an entry of
-    # `docker login` for its address does not count.
+    # The registry asks for a password only if the cluster file names a login. An entry of `docker
+    # login` for its address does not count.
     login = named_login(target.registry, target.environ)
     tls = not target.registry.insecure
     content = {CONFIG: config(tls=tls, login=login is not None)}

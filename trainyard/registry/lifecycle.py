@@ -162,7 +162,7 @@ def _make_ca(target: Target) -> None:
     pair = None
     current = target.container
     if current:
-        # Another machine may have made the container: keep the certificate that hosts trust.
+        # If another machine made the container, keep the certificate that hosts trust.
         pair = container.read_certificate(target, current)
     pair = pair or certificates.make(target.host_port.host, now=target.now())
     certificates.save(pair, target.state)

@@ -1,4 +1,4 @@
-"""The steps that make this host's Docker trust a registry, and prove it by a pull."""
+"""The steps that make this host's Docker trust a registry, and a pull that proves the trust."""
 
 from __future__ import annotations
 

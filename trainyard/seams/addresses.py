@@ -97,7 +97,7 @@ def _bind(address: str, port: int) -> int:
         family = socket.AF_INET
 
     with socket.socket(family) as probe:
-        # As Docker does: a connection that has just ended must not make its port count as used.
+        # As in Docker, a connection that has just ended must not make its port count as used.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))

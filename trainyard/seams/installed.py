@@ -51,7 +51,7 @@ def find() -> Distribution | None:
 
 
 def source() -> str:
-    """Return the address of the installation's source, as the installer noted it; "" if unknown."""
+    """Return the address of the installation's source, as recorded by the installer; "" if unknown."""
     distribution = find()
     direct_url = None
     if distribution:

@@ -36,8 +36,8 @@ from trainyard.seams.threads import within
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py,
 # GCS_STORAGE_MAX_SIZE).
 PACKAGE_LIMIT = 500 * 1024 * 1024
-# The dashboard answers 413 to anything above 100 MiB (DASHBOARD_CLIENT_MAX_SIZE): larger packages
-# go in parts.
+# The dashboard answers 413 to anything above 100 MiB (DASHBOARD_CLIENT_MAX_SIZE), so larger
+# packages go in parts.
 PART_LIMIT = 64 * 1024 * 1024
 
 CONNECT_SECONDS = 5.0

@@ -1,1 +1,1 @@
-"""Cluster, job and image files as frozen, validated models, or all problems with them at once."""
+"""Read cluster, job and image files as frozen, validated models, or report all problems at once."""

@@ -105,8 +105,8 @@ MADE_FROM_GROUPS = {
     "node_config.MinCount": "count and min of the group",
     "node_config.MaxCount": "count and max of the group",
 }
-# Keys that `ec2.ray` may add, by section (ray/autoscaler/ray-schema.json; RunInstances of EC2):
-# plan, price and checks do not depend on them. `cluster.up` checks their content with Ray's own
+# Keys that `ec2.ray` may add, by section (ray/autoscaler/ray-schema.json; RunInstances of EC2).
+# Plan, price and checks do not depend on them. `cluster.up` checks their content with Ray's own
 # schema.
 OPEN = (
     "available_node_types",

@@ -22,7 +22,8 @@ from trainyard.spec.fields import (
     setting,
 )
 
-# Labels and annotations by which KubeRay and Trainyard find their pods: a file may not set them.
+# Labels and annotations by which KubeRay and Trainyard find their pods, and which a file may not
+# set.
 _THEIR_LABELS = (
     "app.kubernetes.io/name",
     "app.kubernetes.io/created-by",
@@ -61,7 +62,7 @@ ChartValues = dict[str, JsonValue]
 
 
 class Toleration(Section):
-    """A taint of hosts that pods tolerate (core/v1 Toleration)."""
+    """A taint of Kubernetes nodes that pods tolerate (core/v1 Toleration)."""
 
     key: Filled | None = setting(None, "The taint's key; left out: every taint.")
     operator: Literal["Exists", "Equal"] = setting("Exists", "Equal: `value` must be the taint's.")

@@ -97,7 +97,7 @@ def written(values: Any) -> str:
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    """Return values with the secrets among them hidden.
+    """Return values with their secrets hidden.
 
     Secrets are variables and flags with a secret's name, texts of a known form, and every value
     that goes to Helm.

@@ -15,7 +15,7 @@ from trainyard.spec.docker import check_image
 from trainyard.spec.units import GIB
 from trainyard.versions import RAY
 
-# The largest size in bytes without `max_size` in image.yaml.
+# The size limit in bytes of an image without `max_size` in image.yaml.
 MAX_SIZE = 40 * GIB
 # The hint for an image of another platform, which may be right for other machines.
 _OTHER_MACHINE = (

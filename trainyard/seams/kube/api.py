@@ -16,7 +16,7 @@ _REVIEWS = Kind(
     "SelfSubjectAccessReview",
     namespaced=False,
 )
-# The API server notes this name as the owner of changed fields (meta/v1, managedFields).
+# The API server records this name as the owner of changed fields (meta/v1, managedFields).
 FIELD_MANAGER = "trainyard"
 
 

@@ -37,7 +37,7 @@ PART = 64 * 1024
 # The most additional connections to one host, for many commands at once.
 SPARES = 8
 PUT_SECONDS = 600.0
-# The slowest line that does not count as broken, in bytes per second.
+# The lowest transfer rate that does not count as broken, in bytes per second.
 SLOWEST = 250_000
 # The limit for the first line of a held command. Unless the host is under load, the line comes at
 # once.
@@ -130,7 +130,7 @@ class Connection:
                 raise BrokenError(
                     f"{self.address.host} opens no session", where=f"ssh {self.address}"
                 ) from error
-            # sshd opens ten sessions for each connection (sshd_config(5), MaxSessions): a spare
+            # sshd opens ten sessions for each connection (sshd_config(5), MaxSessions). A spare
             # connection opens the next ten.
             with self._lock:
                 self._spare = self._spare or Connection(
