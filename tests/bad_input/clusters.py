@@ -192,7 +192,7 @@ KUBERNETES = (
         "\n  storage: {access: ReadWriteOnce}\n  volumes: [{target: /datasets}]\n  requests: "
         "{cpus: 0}\n"
         "existing: {service: lab-head-svc}\n",
-        "lab.yaml:4: kuberay.namespace: must be a name that Kubernetes takes: lower-case letters, "
+        "lab.yaml:4: kuberay.namespace: must be a name that Kubernetes accepts: lower-case letters, "
         "digits, '-' and '.', got \"Team_A\"",
         "lab.yaml:5: kuberay.labels.ray.io/cluster: is set by KubeRay or Trainyard",
         "lab.yaml:6: kuberay.annotations.io.trainyard/image: is set by KubeRay or Trainyard",

@@ -78,7 +78,7 @@ HEARD = (
     ("filesystem layer verification failed for digest sha256:1111", DAMAGED),
     (
         "no match for platform in manifest: not found",
-        "the image is for another kind of processor than the host's",
+        "the image is for another CPU architecture than the host's",
     ),
     (
         (

@@ -52,7 +52,7 @@ def test_settings_that_docker_cannot_read_are_refused_and_stay_as_they_are(
 ) -> None:
     path = tmp_path / "daemon.json"
     with pytest.raises(
-        PrerequisiteError, match="Docker's settings file is not JSON as Docker reads it: "
+        PrerequisiteError, match="Docker's settings file is not JSON that Docker accepts: "
     ) as caught:
         merged(path, text)
     assert caught.value.where == str(path)

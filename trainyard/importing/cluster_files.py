@@ -23,7 +23,9 @@ _KINDS = (
     "command line of its "
     "launch.py"
 )
-_HEADER = "# Written by `trainyard cluster.import` from {file}, which lists what is left out.\n"
+_HEADER = (
+    "# Written by `trainyard cluster.import` from {file}; the command listed what is left out.\n"
+)
 
 
 def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
@@ -62,7 +64,7 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
                 )
             if lines:
                 what = f"{file.name} has {len(lines)} command lines of launch.py"
-                raise RequestError(what, hint="Import each of them behind `--`.")
+                raise RequestError(what, hint="Import each of them by itself, behind `--`.")
 
         documents = list(foreign.unfolded(yaml.safe_load_all(text)))
     except (OSError, ValueError, yaml.YAMLError) as error:

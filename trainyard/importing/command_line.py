@@ -57,7 +57,7 @@ OTHER_SCRIPTS = {
     "grok_cluster_with_kubectl": (
         "trainyard cluster.import --context CONTEXT PREFIX writes a file for each cluster."
     ),
-    "mlflow_to_local_tensorboard": "It is not needed for runs of Trainyard, whose event files "
+    "mlflow_to_local_tensorboard": "Runs of Trainyard do not need it, because their event files "
     "come home: "
     "tensorboard --logdir results",
 }
@@ -128,9 +128,7 @@ def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) ->
     for word in chosen.words:
         variables += _VARIABLE_USED.findall(word)
     for name in dict.fromkeys(variables):
-        notes.append(
-            f"${name} is expanded on the node, where nothing sets it unless `env:` of the job does."
-        )
+        notes.append(f"${name} is expanded on the node, where only `env:` of the job can set it.")
 
     others = [line[0].line for line in lines if known and chosen not in line]
     return _with_notes(replace(found, notes=(*found.notes, *notes)), [*chosen.rest, *others])
@@ -195,7 +193,7 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
 
     notes = [
         (
-            "Isaac Lab deals aggregate jobs to its clusters in turn; here they are tasks of one job, "
+            "Isaac Lab distributes aggregate jobs over its clusters in turn; here they are tasks of one job, "
             "on one cluster."
         )
     ]
@@ -338,7 +336,7 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
 
     granular = [name for name in RESOURCES if given[name]]
     if granular and given["num_workers"]:
-        parser.error(f"give either num_workers or {', '.join(granular)}, as Isaac Lab asks for too")
+        parser.error(f"give either num_workers or {', '.join(granular)}, as for Isaac Lab")
 
     if any(workers < 1 for workers in given["num_workers"] or ()):
         parser.error("num_workers must be at least 1")

@@ -84,7 +84,7 @@ def status(target: Target) -> RegistryStatus:
     trusted = None
     if is_answering:
         with suppress(OutsideError):
-            trusted = trust.is_let_in(target)
+            trusted = trust.is_accepted(target)
 
     ours = {found.labels[LABEL] for found in containers.labelled(target.engine, LABEL)}
     return RegistryStatus(

@@ -56,7 +56,7 @@ def trust_steps(target: Target) -> list[Step]:
     return [*steps, Step("proof", "A pull proves it", is_proven, prove, after=after)]
 
 
-def is_let_in(target: Target) -> bool:
+def is_accepted(target: Target) -> bool:
     """Say whether Docker accepts the registry, by TLS with a trusted certificate or plain HTTP."""
     try:
         transfer.registry_digest(target.engine, _probe(target), login=target.login)
@@ -84,7 +84,7 @@ def kept_here(target: Target) -> tuple[str, ...]:
 
 
 def _plain_steps(target: Target) -> list[Step]:
-    if is_let_in(target):
+    if is_accepted(target):
         return []
 
     daemon = _daemon(target)
@@ -97,7 +97,7 @@ def _plain_steps(target: Target) -> list[Step]:
         return no("it is not there")
 
     def accepts() -> Answer:
-        if is_let_in(target):
+        if is_accepted(target):
             return YES
         return no("not yet; a restart helps: sudo systemctl restart docker")
 
@@ -121,7 +121,7 @@ def _plain_steps(target: Target) -> list[Step]:
 
 def _tls_steps(target: Target) -> list[Step]:
     ca = access.ca_file(target.registry, target.environ)
-    if ca is None or (docker_daemon.find(target.engine) is None and is_let_in(target)):
+    if ca is None or (docker_daemon.find(target.engine) is None and is_accepted(target)):
         # A public CA needs no file. Neither does a remote engine that accepts the registry already;
         # its files could not be written from here.
         return []
@@ -248,7 +248,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise ValueError(f"{KEY} are not a list")
     except (ValueError, TypeError) as error:
         raise PrerequisiteError(
-            f"Docker's settings file is not JSON as Docker reads it: {error}",
+            f"Docker's settings file is not JSON that Docker accepts: {error}",
             where=str(path),
             hint="Docker would not start with it. Repair it, then repeat this command; nothing "
             "was changed.",

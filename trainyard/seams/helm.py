@@ -22,8 +22,8 @@ INSTALL = (
     "by an administrator."
 )
 UNREACHABLE = (
-    "If this machine does not reach that repository: `helm pull` the chart on one that does, and "
-    "name the directory or .tgz in the cluster file (kuberay.operator.chart); or a mirror "
+    "If this machine cannot reach that repository, `helm pull` the chart on one that can, and "
+    "name the directory or .tgz in the cluster file (kuberay.operator.chart). Or name a mirror "
     "(kuberay.operator.repository)."
 )
 # Texts of Go's HTTP client about a server that does not answer.

@@ -163,14 +163,14 @@ class ClusterSpec(Section):
     leash: LeashSection | None = setting(None, "When the cluster ends itself; left out: never.")
     registry: Registry | None = setting(None, "Where images are kept.")
     build: BuildSection = setting(BuildSection(), "How images are built here.")
-    local: LocalSection = setting(LocalSection(), "What only the `local` backend knows.")
-    compose: ComposeSection = setting(ComposeSection(), "What only the `compose` backend knows.")
-    kuberay: KuberaySection = setting(KuberaySection(), "What only the `kuberay` backend knows.")
+    local: LocalSection = setting(LocalSection(), "Settings of the `local` backend.")
+    compose: ComposeSection = setting(ComposeSection(), "Settings of the `compose` backend.")
+    kuberay: KuberaySection = setting(KuberaySection(), "Settings of the `kuberay` backend.")
     microk8s: Microk8sSection | None = setting(
-        None, "What only the `microk8s` backend knows: its hosts."
+        None, "Settings of the `microk8s` backend, such as its hosts."
     )
-    ec2: Ec2Section = setting(Ec2Section(), "What only the `ec2` backend knows.")
-    existing: ExistingSection | None = setting(None, "What only the `existing` backend knows.")
+    ec2: Ec2Section = setting(Ec2Section(), "Settings of the `ec2` backend.")
+    existing: ExistingSection | None = setting(None, "Settings of the `existing` backend.")
     auth: Literal["token", "none"] = setting(
         "token", "Ray's dashboard runs any code sent to it: `none` is accepted for loopback only."
     )

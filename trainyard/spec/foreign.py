@@ -81,8 +81,8 @@ KINDS = (
     Kind(
         "a RayCluster of KubeRay",
         _is_ray("RayCluster"),
-        "Write the cluster file that it describes: trainyard cluster.import FILE. A cluster that "
-        "runs is used as it is: trainyard cluster.new NAME --backend existing.",
+        "Write the cluster file that it describes: trainyard cluster.import FILE. A running cluster "
+        "is used as it is: trainyard cluster.new NAME --backend existing.",
     ),
     Kind(
         "a RayJob or RayService of KubeRay",
@@ -188,7 +188,7 @@ KINDS = (
     Kind(
         "an environment of conda",
         lambda file: isinstance(file.get("dependencies"), list),
-        "Packages are `runtime_env: {uv: [...]}` of a job.yaml, or belong into the image: "
+        "Packages are `runtime_env: {uv: [...]}` of a job.yaml, or belong in the image: "
         "docs/images.md.",
     ),
     Kind(

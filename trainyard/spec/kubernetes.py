@@ -48,7 +48,7 @@ ObjectName = Annotated[
     Filled,
     matching(
         r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?",
-        "must be a name that Kubernetes takes: lower-case letters, digits, '-' and '.'",
+        "must be a name that Kubernetes accepts: lower-case letters, digits, '-' and '.'",
     ),
 ]
 ServiceName = Annotated[

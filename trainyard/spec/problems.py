@@ -39,7 +39,7 @@ _WORDS: Mapping[str, str] = {
 
 
 # Keys of Docker Compose and Kubernetes in a cluster file, and their replacements here.
-_OF_OTHERS: Mapping[str, str] = {
+_FOREIGN_KEYS: Mapping[str, str] = {
     "volumes": "directories of a Docker host are compose.mounts, volumes of pods kuberay.volumes",
     "ports": "only the dashboard is published, at compose.dashboard_port",
     "restart": "nodes that end are always started again",
@@ -143,10 +143,10 @@ def _suggestion(details: dict[str, Any]) -> str:
         # A placeholder without quotes is YAML's short form of a mapping.
         return f'; write "{{{next(iter(value))}}}" in quotes'
 
-    return _of_others(details)
+    return _native_form(details)
 
 
-def _of_others(details: dict[str, Any]) -> str:
+def _native_form(details: dict[str, Any]) -> str:
     """Suggest Trainyard's form of a value in Docker's or Kubernetes' notation; "" if it is neither."""
     kind = details["type"]
     value = details["input"]
@@ -186,8 +186,8 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
     section = _model_at(model, path[:-1])
     if section is RuntimeEnv and key in RAY_KEYS:
         return Complaint(path, f"is a key of Ray's, not of a job file: {RAY_KEYS[key]}")
-    if model is ClusterSpec and key in _OF_OTHERS:
-        return Complaint(path, f"is not a known key: {_OF_OTHERS[key]}")
+    if model is ClusterSpec and key in _FOREIGN_KEYS:
+        return Complaint(path, f"is not a known key: {_FOREIGN_KEYS[key]}")
 
     known: list[str] = []
     if section:

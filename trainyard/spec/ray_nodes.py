@@ -103,7 +103,7 @@ ResourceName = Annotated[
     str,
     matching(
         RESOURCE_PATTERN[1:-1],
-        "must be the name of a resource of Ray's: letters, digits and any of _ . : / -",
+        "must be the name of a Ray resource: letters, digits and any of _ . : / -",
     ),
     WithJsonSchema({"type": "string", "pattern": RESOURCE_PATTERN}),
 ]

@@ -155,9 +155,9 @@ class Prune(Section):
     percentile: float = setting(
         25.0, "For `by: percentile`, the percentage of configurations that is kept.", gt=0, lt=100
     )
-    after: int = setting(5, "The number of first configurations that are never pruned.", ge=1)
+    after: int = setting(5, "How many configurations at the beginning are never pruned.", ge=1)
     warmup: int = setting(
-        0, "The number of first values of the metric at which no configuration is pruned.", ge=0
+        0, "How many values of its metric a configuration has before it may be pruned.", ge=0
     )
 
 
@@ -176,7 +176,7 @@ class Tune(Watch):
     """A sweep; its metric is described as in `watch`."""
 
     space: dict[MatrixKey, Parameter] = Field(
-        description="What is searched; {name} in command and env is replaced."
+        description="The parameters to search; {name} in command and env is replaced."
     )
     mode: Literal["max", "min"] = setting("max", "Whether more of the metric is better, or less.")
     objective: Literal["last", "best"] = setting(

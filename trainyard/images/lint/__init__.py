@@ -97,7 +97,7 @@ def check(
     cache = paths.cache_home(engine.environ) / "lint" / f"{key}.json"
     kept = read_cache(cache)
     if kept is None:
-        on_progress("asking the image about itself")
+        on_progress("probing the image")
 
     probed = kept or ask(engine, facts, questions)
     history = docker_images.history(engine, facts.id)

@@ -57,7 +57,7 @@ def reference(text: str) -> Finding:
             "Name it in lower case, as in registry:5000/team/schola:1.2; only host and tag "
             "may have capitals."
         )
-        return Finding("reference", False, f"{text} is a name that no registry takes", hint)
+        return Finding("reference", False, f"no registry accepts the name {text}", hint)
     return Finding("reference", True, text)
 
 
@@ -207,7 +207,7 @@ def _user(inspection: Inspection) -> Verdict:
     if expected == "non-root" and is_root:
         detail = "runs as root, and image.yaml says non-root: its programs refuse to run as root"
         return Wrong(
-            detail, "Let the Dockerfile end with a USER that it made: RUN useradd ..., USER ..."
+            detail, "Let the Dockerfile end with a USER that it creates: RUN useradd ..., USER ..."
         )
     if expected == "root" and not is_root:
         detail = f"runs as {inspection.user}, and image.yaml says root"
@@ -358,7 +358,7 @@ def _history(inspection: Inspection) -> Verdict:
     if not places:
         return f"no secret in {len(steps)} steps"
 
-    hint = "Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=..."
+    hint = "Change the secret, then pass it as a build secret: RUN --mount=type=secret,id=..."
     return Wrong(f"shows secrets: {', '.join(places.values())}", hint)
 
 

@@ -250,7 +250,7 @@ def read_file(engine: Engine, name: str, path: str) -> bytes | None:
 
 
 def tail(engine: Engine, name: str, *, lines: int = 20) -> tuple[str, ...]:
-    with refusals(f"show what the container {name} printed"), suppress(NotFound):
+    with refusals(f"show the log of the container {name}"), suppress(NotFound):
         return tuple(engine.api.logs(name, tail=lines).decode(errors="replace").splitlines())
     return ()
 

@@ -65,7 +65,7 @@ class Engine:
     @property
     def platform(self) -> str:
         """Return the platform of the engine's machine, such as linux/amd64."""
-        with refusals("ask the Docker engine about itself"):
+        with refusals("describe itself"):
             version = self.api.version(api_version=False)
         return f"{version['Os']}/{version['Arch']}"
 
@@ -76,7 +76,7 @@ class Engine:
         self.api.close()
 
     def info(self) -> dict[str, Any]:
-        with refusals("ask the Docker engine about itself"):
+        with refusals("describe itself"):
             return dict(self.api.info())
 
     def cli_environment(self) -> dict[str, str]:

@@ -70,7 +70,7 @@ class MadeBy:
 
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
     """Return the facts of an image (by name, digest or id); None if the engine does not have it."""
-    with refusals(f"look at the image {reference}"), suppress(ImageNotFound):
+    with refusals(f"inspect the image {reference}"), suppress(ImageNotFound):
         return facts(engine.api.inspect_image(reference))  # type: ignore[no-untyped-call]
     return None
 
@@ -100,7 +100,7 @@ def facts(described: Mapping[str, Any]) -> ImageFacts:
 
 def history(engine: Engine, reference: str) -> tuple[MadeBy, ...]:
     """Return the instructions that made an image, the oldest first."""
-    with refusals(f"look at the history of {reference}"):
+    with refusals(f"return the history of {reference}"):
         entries = engine.api.history(reference)  # type: ignore[no-untyped-call]
 
     instructions = []

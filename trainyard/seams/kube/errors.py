@@ -117,7 +117,7 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
 
     if isinstance(deepest, ssl.SSLCertVerificationError):
         return PrerequisiteError(
-            f"the Kubernetes API's certificate is not to be trusted: {deepest.verify_message}",
+            f"the Kubernetes API's certificate is not trusted: {deepest.verify_message}",
             where=f"{access}, from {access.source}",
             hint="Is the kubeconfig another cluster's, or too old? Fetch the kubeconfig again.",
         )

@@ -120,8 +120,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         r"no match(ing manifest)? for|does not match the specified platform|exec format error",
-        "the image is for another kind of processor than the host's",
-        "Build it for that one (`build: {platform: linux/arm64}` or linux/amd64), and push it "
+        "the image is for another CPU architecture than the host's",
+        "Build it for the host's (`build: {platform: linux/arm64}` or linux/amd64), and push it "
         "again.",
         error=RegistryError,
     ),

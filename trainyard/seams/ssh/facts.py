@@ -92,7 +92,7 @@ def read(
     except ValueError as error:
         raise HostError(
             f"{connection.address.host} sent an unexpected answer: {error}",
-            hint="Repeat the same command: facts are asked for again. If it stays, look at that "
+            hint="Repeat the same command: the facts are read again. If the error stays, check that "
             "host.",
         ) from error
 
