@@ -84,8 +84,10 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
     """
 
     kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint, lograndint"
-    step = "is for uniform and randint (a whole number), and at most the width of the range"
-    when = "is not an earlier choice or grid; a parameter depends on those of kind choice or grid above it"
+    step = "is for uniform and randint (whole), at most the width of the range"
+    when = (
+        "is no earlier choice or grid; a parameter depends on those of kind choice or grid above it"
+    )
 
     assert problems(tmp_path, text) == [
         "command.10: names {lrr}, but the space has lr, a, b, c, g, h, i, d, e, repeat, repeat, "
@@ -129,14 +131,14 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             "when: {optimizer",
             "when: {optimiser",
             (
-                "tune.space.momentum.when.optimiser: is not an earlier choice or grid; did you mean "
+                "tune.space.momentum.when.optimiser: is no earlier choice or grid; did you mean "
                 "'optimizer'?"
             ),
         ),
         (
             "when: {optimizer: [sgd]",
             "when: {lr: [1]",
-            "tune.space.momentum.when.lr: is not an earlier choice or grid; "
+            "tune.space.momentum.when.lr: is no earlier choice or grid; "
             "a parameter depends on those of kind choice or grid above it",
         ),
         (

@@ -23,9 +23,7 @@ _KINDS = (
     "command line of its "
     "launch.py"
 )
-_HEADER = (
-    "# Written by `trainyard cluster.import` from {file}; the command listed what is left out.\n"
-)
+_HEADER = "# Written from {file} by `trainyard cluster.import`, which lists what is left out.\n"
 
 
 def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:

@@ -44,8 +44,7 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
 # Short, because a followed run is polled again soon, and a dead cluster must be noticed.
 STATUS_SECONDS = 6.0
-# Enough for one part of a package at 20 KB/s. The dashboard answers once it has read the whole
-# part.
+# Enough for one part of a package at 20 KB/s. The dashboard answers after the whole part.
 UPLOAD_SECONDS = 3600.0
 # The parameter `timeout` of Ray's log service (default 30), which ends a download after so many
 # seconds even while bytes come.
@@ -127,8 +126,7 @@ class RayApi:
         self._http = httpx.Client(
             base_url=self.address,
             headers=headers,
-            # A proxy from the environment must not get loopback traffic, because tunnels end on
-            # loopback.
+            # A proxy from the environment must not get loopback traffic, because tunnels end there.
             trust_env=not is_loopback(urlsplit(self.address).hostname or ""),
         )
 
@@ -139,7 +137,7 @@ class RayApi:
         self._http.close()
 
     def version(self) -> str:
-        """Return Ray's version; an answer also proves that Ray accepts this token."""
+        """Return Ray's version; an answer also proves that Ray accepts this token for jobs."""
         return self._ask("GET", "/api/version", version_from)
 
     def supported_version(self) -> str:
@@ -261,7 +259,7 @@ class RayApi:
     def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:
         try:
             return read(json.loads(body))
-        # The answer is not JSON, or has another shape or other types. RecursionError: 10,000 nested
+        # The answer is not JSON, or has another shape or types. RecursionError: 10,000 nested
         # lists.
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             if body.strip():

@@ -104,9 +104,7 @@ class Parameter(Section):
 
         is_whole = self.step is None or self.step.is_integer() or kind != "randint"
         if self.step and (kind not in ("uniform", "randint") or self.step > width or not is_whole):
-            message = (
-                "is for uniform and randint (a whole number), and at most the width of the range"
-            )
+            message = "is for uniform and randint (whole), at most the width of the range"
             yield Complaint(("step",), message, self.step)
 
     def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
@@ -119,9 +117,7 @@ class Parameter(Section):
             if not options:
                 rule = "; a parameter depends on those of kind choice or grid above it"
                 meant = did_you_mean(other, above) or rule
-                yield Complaint(
-                    ("when", other), "is not an earlier choice or grid", suggestion=meant
-                )
+                yield Complaint(("when", other), "is no earlier choice or grid", suggestion=meant)
                 continue
 
             for value in values:

@@ -249,10 +249,7 @@ def _ray(inspection: Inspection) -> Verdict:
         return Wrong(detail, "Try it: docker run --rm -it IMAGE ray --version")
     if version != RAY:
         detail = f"has Ray {version}, and clusters run {RAY}"
-        return Wrong(
-            detail,
-            f"Install ray[default]=={RAY}: nodes of two Ray versions cannot talk to each other.",
-        )
+        return Wrong(detail, f"Install ray[default]=={RAY}: all nodes need the same Ray.")
     return version
 
 

@@ -49,8 +49,7 @@ class Facts:
 
     `skew` is the number of seconds by which the host's clock is ahead of this machine's.
     `addresses` maps IPv4 addresses to interfaces; `listening` has ports. `gpus` counts the NVIDIA
-    GPUs that the driver knows, `displays` NVIDIA's display devices on the PCI bus, with or without
-    a driver.
+    GPUs that the driver knows, `displays` all NVIDIA display devices on the PCI bus.
     """
 
     hostname: str
@@ -92,7 +91,7 @@ def read(
     except ValueError as error:
         raise HostError(
             f"{connection.address.host} sent an unexpected answer: {error}",
-            hint="Repeat the same command: the facts are read again. If the error stays, check that "
+            hint="Repeat the same command: it reads the facts again. If the error stays, check that "
             "host.",
         ) from error
 
@@ -129,8 +128,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         kernel=fields.get("kernel", ""),
         machine_id=fields.get("machine_id", ""),
         memory=fact(fields, "memory", lambda text: int(float(text))),
-        # The host read its clock at most `seconds` after `now`, so a lead of up to `seconds` is no
-        # skew.
+        # The host read its clock at most `seconds` after `now`, so a lead of up to that is no skew.
         skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses={ip: name for name, ip in interfaces},
         routes=fact(fields, "routes", _routes),
