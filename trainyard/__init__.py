@@ -1,4 +1,4 @@
-"""The control plane of Trainyard, on the operator's machine; `Cluster` and `Job` for Python."""
+"""Trainyard's control plane on the operator's machine; `Cluster` and `Job` for Python."""
 
 from __future__ import annotations
 

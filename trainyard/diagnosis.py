@@ -109,7 +109,7 @@ def explain(
 
 
 def merged(causes: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Merge causes of the same message and error class into one, with the nodes of all of them."""
+    """Merge causes of the same message and error class, with the nodes of all of them."""
     found: dict[tuple[str, str], Diagnosis] = {}
     for cause in causes:
         key = cause.message, cause.error.__name__

@@ -1,4 +1,4 @@
-"""A cluster's endpoint and expected nodes: all that dispatch and smoke know of the cluster."""
+"""A cluster's endpoint and expected nodes; dispatch and smoke know nothing else of it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _wait(path: Path, progress: Progress, what: str) -> int:
 
 
 def taken(path: Path) -> int | None:
-    """Return a descriptor of the locked file; None if another command holds or removed the file."""
+    """Return a descriptor of the locked file; None if another command holds or removed it."""
     # Symbolic links are not followed, or root would create or lock a file elsewhere.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Paths of a user's files, of files that Trainyard ships, and of its records about clusters."""
+"""Paths of users' files, of files that Trainyard ships, and of records about clusters."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def image_names(directory: Path) -> tuple[str, ...]:
 
 
 def example_job(directory: Path) -> str:
-    """Return the job that a hint names: the user's first one, else jobs/cartpole of Trainyard."""
+    """Return the job for hints: the user's first one, else jobs/cartpole of Trainyard."""
     own = _own_jobs(directory)
     return f"jobs/{own[0] if own else 'cartpole'}"
 
@@ -219,7 +219,7 @@ def _no_cluster_file(directory: Path) -> RequestError:
 
 
 def _new_cluster(name: str, known: tuple[str, ...]) -> str | None:
-    """Return the hint to make a cluster file of this name; None for a path or a likely typo."""
+    """Return the hint to make this cluster file; None for a path or a likely typo."""
     if not name.isalnum() or did_you_mean(name, known):
         return None
     return f"Make it: trainyard cluster.new {name}"

@@ -48,7 +48,7 @@ class RayNodeConfig:
 
 @dataclass(frozen=True)
 class ScalingGroup:
-    """Workers of one shape, from `min_workers` to `max_workers`; equal numbers give a fixed size."""
+    """From `min_workers` to `max_workers` nodes of one shape; equal numbers fix the size."""
 
     worker_nodes: RayNodeConfig
     min_workers: int = 1
@@ -109,7 +109,7 @@ class RayClusterConfig:
         return any(group.max_workers > group.min_workers for group in self.scaling_groups)
 
     def gpus(self) -> int:
-        """Return how many GPUs the cluster has at its largest, with `max_workers` in each group."""
+        """Return the number of GPUs with `max_workers` nodes in each group."""
         groups = (group.worker_nodes.gpu_count * group.max_workers for group in self.scaling_groups)
         return self.head_node.gpu_count + sum(groups)
 
@@ -218,7 +218,7 @@ class RayCluster(Cluster):
 
 @dataclass(frozen=True)
 class _Shape:
-    """A cluster's settings other than its nodes; `seconds` is how long machines may take to start."""
+    """A cluster's settings other than its nodes; machines may take `seconds` to start."""
 
     name: str
     file: str
@@ -227,7 +227,7 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Return the cluster of `config`, reduced to what the backend supports; print reductions."""
+        """Reduce the cluster of `config` to what its backend supports; print reductions."""
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:

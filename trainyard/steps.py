@@ -47,7 +47,7 @@ def warning(*texts: str) -> Answer:
 
 
 def nothing() -> None:
-    """Change nothing: the `do` of a step that only asks, or waits for an earlier step's work."""
+    """Change nothing: the `do` of a step that only asks, or waits for earlier steps."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Ste
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step that holds, or of a stage that is expanded (`changed` is then False)."""
+    """The result of a step that holds, or of an expanded stage (`changed` is False)."""
 
     title: str
     changed: bool
@@ -313,7 +313,7 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
 
 
 def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
-    """Ask until the step holds. Raises NotReadyError when its deadline passes without progress."""
+    """Ask until the step holds. Raises NotReadyError at its deadline without progress."""
     give_up = clock.now() + step.deadline
     moved = 0
     while True:

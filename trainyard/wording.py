@@ -1,4 +1,4 @@
-"""Phrases for counts and names in messages, and other programs' texts made safe to print."""
+"""Phrases for counts and names in messages; other programs' texts made safe to print."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def named(names: Sequence[str], *, most: int = 3) -> str:
 
 
 def without_name(name: str, message: str) -> str:
-    """Return the message without `name` at its beginning, for a line that begins with the name."""
+    """Return the message without a leading `name`, for a line that begins with it."""
     return message.removeprefix(f"{name}: ").removeprefix(f"{name} ")
 
 
@@ -55,6 +55,6 @@ def visible(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return a text for an HTML page: no escape sequences; unprintable characters become U+FFFD."""
+    """Return text for HTML: no escape sequences; unprintable characters become U+FFFD."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return _UNPRINTABLE.sub("\ufffd", ESCAPES.sub("", lines))

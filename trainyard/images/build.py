@@ -46,7 +46,7 @@ class Building:
 
     @property
     def content(self) -> str:
-        """Return the tag that a build would give the image now, with the base that the engine has."""
+        """Return the tag that a build would get now, with the engine's base."""
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 
@@ -121,7 +121,7 @@ def steps(
 
 
 def built(building: Building) -> Built:
-    """Return the engine's image of the current files. Raises PrerequisiteError if there is none."""
+    """Return the engine's image of the current files. Raises PrerequisiteError if none."""
     found = facts(building)
     return Built(
         name=building.image.name,
@@ -211,7 +211,7 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 
 
 def _cached(building: Building) -> str:
-    """Return the image whose layers a build may reuse: the last build's, here or in the registry.
+    """Return the image with reusable layers: the last build's, here or in the registry.
 
     BuildKit's own cache is pruned at times, and a CI machine starts without one. A layer that is
     built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores a

@@ -1,4 +1,4 @@
-"""Find the images that can be built: the user's images/ first, then those that Trainyard ships."""
+"""Find images to build: the user's images/ first, then those that Trainyard ships."""
 
 from __future__ import annotations
 

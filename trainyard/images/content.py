@@ -1,4 +1,4 @@
-"""The files of an image as its build sees them: a list, a tar stream for the build, and a hash.
+"""An image's files as the build sees them: as a list, a tar stream and a hash.
 
 Hash and stream are made of the same list, so they cannot disagree. An unchanged build must be quick
 even with gigabytes of files, so digests of large files are cached by path, inode, size and times,

@@ -43,7 +43,7 @@ class Pushed:
 
 @dataclass
 class Pushing:
-    """One push: its steps, and the result. `report` gets the title of a step, and its progress."""
+    """One push: its steps and result. `report` gets a step's title and progress."""
 
     built: Built
     access: Access

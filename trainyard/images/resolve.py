@@ -50,7 +50,7 @@ class PinnedImage:
 
 
 def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
-    """Return the step that resolves all images, so that a missing one fails before other changes.
+    """Return the step that resolves all images, so that a missing one fails first.
 
     A plan shows the error as the step's detail.
     """
@@ -124,7 +124,7 @@ def of_groups(
     running: Mapping[str, str] | None = None,
     connect: Connect = access.connect,
 ) -> dict[str, PinnedImage]:
-    """Resolve each group's image that differs from the head's; `running` has references by group.
+    """Resolve group images that differ from the head's; `running` has references by group.
 
     Raises the same errors as `pinned`.
     """
@@ -176,7 +176,7 @@ def pulled_bytes(
     directory: Path,
     connect: Connect = access.connect,
 ) -> int:
-    """Return how many bytes a pull of the cluster's largest image takes; 0 if that is unknown."""
+    """Return the bytes of a pull of the cluster's largest image; 0 if unknown."""
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
         others = of_groups(spec, environ, directory=directory, connect=connect)
@@ -215,7 +215,7 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 
 
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
-    """Return an image that was built or loaded on this engine; None if a registry must be asked.
+    """Return an image built or loaded on this engine; None if a registry must be asked.
 
     A pulled image has a digest of its repository, so its registry is asked. With containerd's image
     store, built images also have such a digest, and each digest equals the image's id. With that
@@ -238,7 +238,7 @@ def _made_here(name: str, engine: Engine) -> PinnedImage | None:
 
 @dataclass(frozen=True)
 class _Registries:
-    """Asks registries for the image of one cluster; `running` is the cluster's current reference."""
+    """Asks registries for a cluster's image; `running` is the current reference."""
 
     spec: ClusterSpec
     environ: Mapping[str, str]

@@ -22,7 +22,7 @@ _OPEN_TO_ALL = (
 
 @dataclass(frozen=True)
 class Clusters:
-    """The texts of cluster files, by the cluster's name; `next` is the command for one of them."""
+    """The texts of cluster files by cluster name; `next` is the command for one file."""
 
     texts: Mapping[str, str]
     notes: tuple[str, ...] = ()

@@ -100,7 +100,7 @@ def _parser(script: str) -> Parser:
 
 
 def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) -> Imported:
-    """Return the job of the only Isaac Lab command in the lines of a file; note all other text.
+    """Return the job of a file's only Isaac Lab command; note all other text.
 
     If there is none, all words are read as one command. Raises RequestError if there are several.
     """
@@ -158,7 +158,7 @@ def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Return the words before a script, for a note that they are not read; [] if they run Python.
+    """Return the words before a script, which are not read; [] if they run Python.
 
     Variables before the program are dropped, because in Isaac Lab they reach no task either.
     """

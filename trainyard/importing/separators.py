@@ -1,4 +1,4 @@
-"""Cut a command line of Isaac Lab into jobs at the signs `+` and `*`, but never within a value.
+"""Cut an Isaac Lab command line into jobs at the signs `+` and `*` outside of values.
 
 Isaac Lab joins all words by blanks, and cuts at every sign (wrap_resources.py, submit_job.py):
 `lr=1e+5` is two jobs there. Here a sign separates jobs if a program follows it. Inside a number or

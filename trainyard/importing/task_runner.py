@@ -1,4 +1,4 @@
-"""Convert a YAML file of Isaac Lab's task_runner into a job: tasks with resources and nodes."""
+"""Convert a file of Isaac Lab's task_runner into a job of tasks, resources and nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The container of a registry. Changed settings replace it; the volume with the images stays.
+"""A registry's container. Changed settings replace it; the volume of images stays.
 
 Trainyard sets the paths of configuration and data, since their defaults differ between images
 (registry:2, registry:3, Debian's).

@@ -78,7 +78,7 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
 
 
 def down_steps(target: Target, *, purge: bool) -> list[Step]:
-    """Return the steps that remove the registry; container and volume are found by their label."""
+    """Return the steps that remove the container and volume with the registry's label."""
 
     def removal(
         id: str, title: str, left: Callable[[], object], remove: Callable[[], None]
@@ -110,7 +110,7 @@ def down_steps(target: Target, *, purge: bool) -> list[Step]:
 
 
 def images_here(target: Target) -> tuple[str, ...]:
-    """Return the tags of this registry that images built by Trainyard still have on the engine."""
+    """Return this registry's tags of Trainyard's images that are still on the engine."""
     names = []
     for image in images.ours(target.engine):
         names += [tag for tag in image.tags if tag.startswith(f"{target.address}/")]
@@ -196,7 +196,7 @@ def _answers(target: Target) -> Answer:
 
 
 def disk_free(target: Target) -> int | None:
-    """Return the free bytes of the disk with the engine's data; None if unknown on this machine."""
+    """Return the free bytes on the engine's disk; None if this machine cannot know."""
     root = Path(str(target.engine.info().get("DockerRootDir") or "/nowhere"))
     if target.engine.is_here:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The steps that make this host's Docker trust a registry, and a pull that proves the trust."""
+"""The steps that make this host's Docker trust a registry, with a pull as proof."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def trust_steps(target: Target) -> list[Step]:
 
 
 def is_accepted(target: Target) -> bool:
-    """Say whether Docker accepts the registry, by TLS with a trusted certificate or plain HTTP."""
+    """Say whether Docker accepts the registry, by trusted TLS or plain HTTP."""
     try:
         transfer.registry_digest(target.engine, _probe(target), login=target.login)
     except CertificateError:

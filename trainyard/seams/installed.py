@@ -51,7 +51,7 @@ def find() -> Distribution | None:
 
 
 def source() -> str:
-    """Return the address of the installation's source, as recorded by the installer; "" if unknown."""
+    """Return the source's address as the installer recorded it; "" if unknown."""
     distribution = find()
     direct_url = None
     if distribution:
@@ -60,7 +60,7 @@ def source() -> str:
 
 
 def origin(direct_url: str | None) -> Origin:
-    """Return the source that a direct_url.json names; an empty Origin without such a file (None)."""
+    """Return the source that a direct_url.json names; an empty Origin for None."""
     noted: Mapping[str, Any] = json.loads(direct_url or "{}")
     url = str(noted.get("url", ""))
     if not url:
@@ -122,7 +122,7 @@ def write_wheel(distribution: Distribution, directory: Path) -> Path:
 
 
 def _is_of_wheel(name: str) -> bool:
-    """Say whether an installed file is from the wheel, and not an installer's (.pyc, script, note)."""
+    """Say whether a file is from the wheel, not the installer's (.pyc, script, note)."""
     path = Path(name)
     is_outside = path.is_absolute() or ".." in path.parts
     is_note = ".dist-info/" in name and path.name in _BY_INSTALLER

@@ -1,4 +1,4 @@
-"""The keeper of a local Ray node: the ancestor of all processes of the node, which end with it.
+"""The keeper of a local Ray node: the ancestor of its processes, which end with it.
 
 `ray start` leaves daemons behind that no process owns. The keeper adopts them (as their
 "subreaper", prctl(2)), so that one recorded process represents the node. It ends all of them at

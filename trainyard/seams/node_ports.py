@@ -42,7 +42,7 @@ os._exit(0)
 
 
 def relay(port: int) -> str:
-    """Return a command line that connects its stdin and stdout to a port of the node it runs on."""
+    """Return a command line that connects stdin and stdout to a port of its node."""
     return shlex.join(["python3", "-c", RELAY, str(port)])
 
 

@@ -89,7 +89,7 @@ class Job:
 
 
 def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs, without drivers that were started by tasks of other jobs in the list."""
+    """Return the jobs, without drivers that tasks of other listed jobs started."""
     all_jobs = list(jobs)
     runs = {job.submission_id for job in all_jobs}
 

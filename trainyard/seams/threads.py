@@ -12,7 +12,7 @@ Subject = TypeVar("Subject")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return the result of a call. Raises TimeoutError after `seconds`, without ending the call."""
+    """Return a call's result. Raises TimeoutError after `seconds`; the call continues."""
     future = begin(call)
     if not wait([future], timeout=seconds).done:
         raise TimeoutError(f"not done within {seconds:g} s")

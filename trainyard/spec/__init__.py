@@ -1,1 +1,1 @@
-"""Read cluster, job and image files as frozen, validated models, or report all problems at once."""
+"""Cluster, job and image files as frozen models, validated with all problems at once."""

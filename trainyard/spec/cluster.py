@@ -207,7 +207,7 @@ class ClusterSpec(Section):
         yield from self._unknown_groups("ec2", self.ec2.groups)
 
     def nodes(self) -> tuple[NodeSpec, ...]:
-        """Return the nodes that `cluster.up` waits for: the head, then the minimum of each group."""
+        """Return the nodes that `cluster.up` waits for: the head, and each group's minimum."""
         workers = []
         for group in self.workers:
             for index in range(group.least):

@@ -115,7 +115,7 @@ class Registry(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless the section has a username with one password, or (as for ecr) neither."""
+        """Complain unless the section has a username and one password, or (for ecr) neither."""
         passwords = [name for name in ("password_env", "password_file") if getattr(self, name)]
         if len(passwords) != bool(self.username):
             yield Complaint(

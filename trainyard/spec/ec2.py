@@ -1,4 +1,4 @@
-"""The section `ec2` of the cluster file: its instances, and additions to Ray's cluster file."""
+"""The cluster file's section `ec2`: instances, and additions to Ray's cluster file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks of a job: one for each combination of the matrix, or for each entry of `tasks`."""
+"""A job's tasks: one for each combination of the matrix, or each entry of `tasks`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 
 
 def expand(job: JobSpec) -> tuple[Task, ...]:
-    """Return the job's tasks in the order of the file; none for a sweep, which chooses them later.
+    """Return the job's tasks in the file's order; none for a sweep, which chooses them later.
 
     The last key of the matrix changes fastest. Raises RequestError if two tasks have the same name.
     """

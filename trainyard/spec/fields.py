@@ -134,7 +134,7 @@ def check_relative(path: str) -> str:
 
 
 class Section(BaseModel):
-    """A part of a file: values are not converted, unknown keys are rejected, objects are frozen."""
+    """A part of a file: frozen, without conversion of values, without unknown keys."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -157,7 +157,7 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
 
 
 def is_set_here(name: str, value: str) -> bool:
-    """Say whether Trainyard or Ray sets this variable, so that a file may not set this value."""
+    """Say whether Trainyard or Ray sets this variable, so that a file may not."""
     # RAY_ADDRESS=auto is harmless: like Trainyard's own value, it means the task's cluster.
     return bool(_OURS.fullmatch(name)) and (name, value) != ("RAY_ADDRESS", "auto")
 

@@ -1,4 +1,4 @@
-"""YAML files of other tools: which tool a file belongs to, and which command reads it here."""
+"""Other tools' YAML files: the tool of a file, and the command that reads it here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Top = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file. `matches` takes a document's top level; `remedy` is the hint for the user.
+    """A kind of file. `matches` takes a document's top level; `remedy` is the hint.
 
     `ours` is Trainyard's name for a kind that Trainyard itself reads.
     """
@@ -214,7 +214,7 @@ def kind_of(documents: Iterable[Any]) -> Kind | None:
 
 
 def documents_of(file: Path) -> list[Any]:
-    """Return a YAML file's documents, all values as text; a Kubernetes List becomes its items.
+    """Return a YAML file's documents with values as text; a List becomes its items.
 
     Returns [] for a file that cannot be read, is not YAML or is larger than LARGEST.
     """

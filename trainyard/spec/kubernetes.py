@@ -102,7 +102,7 @@ class Requests(Section):
 
 
 class Autoscaler(Section):
-    """Ray's autoscaler: a second container in the head's pod, if any group of the cluster grows."""
+    """Ray's autoscaler: a second container in the head's pod, if any group grows."""
 
     cpus: float = setting(0.5, "CPUs, as request and limit.", gt=0, le=1024)
     memory: Size = setting(512 * 1024**2, "Memory, as request and limit.")

@@ -123,7 +123,7 @@ def load_image(directory: Path) -> ImageFile:
 
 
 def load_other(path: Path, model: type[Model], kind: str) -> Model:
-    """Return another tool's YAML file as a `model`. Raises RequestError with every problem at once."""
+    """Return another tool's YAML file as a `model`. Raises RequestError with every problem."""
     return _validated(model, _source(path, kind, model, ()), kind)
 
 
@@ -156,7 +156,7 @@ def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str
 
 
 def _put_below(key: str, file: Source, source: Source) -> Source:
-    """Return the source with another file's values below a key; their problems name that file."""
+    """Insert another file's values below a key; their problems name that file."""
     places = {(key, *path): place for path, place in file.places.items()}
     broken = {(key, *path) for path in file.broken}
     return Source(
@@ -168,7 +168,7 @@ def _put_below(key: str, file: Source, source: Source) -> Source:
 
 
 def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return the source with every `--set PATH=VALUE` applied; for one path, the last flag wins.
+    """Apply every `--set PATH=VALUE` to the source; for one path, the last flag wins.
 
     A value is read as YAML. For a key that accepts only text, an unquoted value is used literally.
     A mistake in a flag becomes a problem of the source.
@@ -227,7 +227,7 @@ def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> So
 
 
 def _replaced(old: Any, keys: Sequence[str], new: object, *, at: KeyPath) -> tuple[Any, KeyPath]:
-    """Return a copy of `old` with one value replaced, and the value's path. Raises ValueError."""
+    """Return `old` with one value replaced, and the value's path. Raises ValueError."""
     if not keys:
         return new, at
     key = keys[0]

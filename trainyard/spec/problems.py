@@ -57,7 +57,7 @@ _FEWER_CPUS = "; on Kubernetes, kuberay.requests asks the scheduler for less tha
 def problems_of(
     error: ValidationError, model: type[BaseModel], source: Source
 ) -> tuple[Problem, ...]:
-    """Return the problems that a model found with a source's values, in the order of the file."""
+    """Return a model's problems with a source's values, in the order of the file."""
     complaints: list[Complaint] = []
     for details in error.errors(include_url=False):
         complaints += _complaints(dict(details), model)
@@ -96,7 +96,7 @@ def value_text(value: object) -> str:
 
 
 def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
-    """Yield the complaints in one of pydantic's errors, which has several if a rule raised it."""
+    """Yield the complaints in one pydantic error, which has several if a rule raised it."""
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     reason = details.get("ctx", {}).get("error")
     if isinstance(reason, ComplaintsError):
@@ -147,7 +147,7 @@ def _suggestion(details: dict[str, Any]) -> str:
 
 
 def _native_form(details: dict[str, Any]) -> str:
-    """Suggest Trainyard's form of a value in Docker's or Kubernetes' notation; "" if it is neither."""
+    """Suggest Trainyard's form of a value in Docker's or Kubernetes' notation, or ""."""
     kind = details["type"]
     value = details["input"]
     key = ""
@@ -167,7 +167,7 @@ def _native_form(details: dict[str, Any]) -> str:
 
 
 def _choices(details: dict[str, Any]) -> list[str]:
-    """Return the choices of a Literal, which pydantic gives only as text: `'local' or 'existing'`."""
+    """Return a Literal's choices, which pydantic gives as text: `'local' or 'existing'`."""
     return re.findall(r"'([^']*)'", details["ctx"]["expected"])
 
 

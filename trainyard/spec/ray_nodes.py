@@ -146,7 +146,7 @@ def may_be_given(name: str) -> bool:
 
 
 def start_options(parameters: Mapping[str, object]) -> dict[str, str | None]:
-    """Return options of `ray start` with their values as text; None for a flag without a value."""
+    """Return options of `ray start`, their values as text, None for a flag."""
     options: dict[str, str | None] = {}
     for name, value in parameters.items():
         if value is True:

@@ -1,4 +1,4 @@
-"""Secrets in files, commands and records: found by the name of their key, or by their form."""
+"""Secrets in files, commands and records, found by their key's name or their form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A resolved file as YAML or JSON: defaults are marked, secrets hidden; the YAML loads again."""
+"""A resolved file as loadable YAML or as JSON; defaults are marked, secrets hidden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML text as plain values and their lines; no objects, no code, no unbounded expansion.
+"""YAML text as plain values and their lines, without objects, code or endless expansion.
 
 Values follow the YAML 1.2 core schema, but only decimal numbers are numbers. `no`, `on`, `1:30` and
 dates are text.
@@ -165,7 +165,7 @@ class _Reader:
 
 
 def nearest(path: KeyPath, places: Container[KeyPath]) -> KeyPath:
-    """Return the longest prefix of a path that has a place; (), the whole file, always has one."""
+    """Return the longest prefix of a path that has a place; the whole file, (), has one."""
     while path and path not in places:
         path = path[:-1]
     return path

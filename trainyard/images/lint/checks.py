@@ -1,4 +1,4 @@
-"""The checks of an image: start, Ray, expectations of image.yaml, size, secrets in its history."""
+"""The checks of an image: start, Ray, image.yaml, size, secrets in the history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PA
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `skipped`: the check was impossible because another check failed."""
+    """The result of one check; a `skipped` check was impossible after another's failure."""
 
     check: str
     ok: bool
@@ -254,7 +254,7 @@ def _ray(inspection: Inspection) -> Verdict:
 
 
 def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Verdict]:
-    """Return the check of one kind of question in image.yaml: modules, files, programs, commands.
+    """Return the check of one kind of questions: modules, files, programs or commands.
 
     `missing` completes the message for a question that got no answer.
     """

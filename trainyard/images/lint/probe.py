@@ -1,4 +1,4 @@
-"""Run probe.sh once in a container of an image, through its entry point, and read the answers."""
+"""Run probe.sh once in a container, through the image's entry point; read the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `docker` command, for what the API cannot do: buildx builds images, Compose makes nodes."""
+"""The `docker` command for what the API cannot do: builds with buildx, and Compose."""
 
 from __future__ import annotations
 

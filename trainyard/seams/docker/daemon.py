@@ -1,4 +1,4 @@
-"""The daemon behind a Docker socket of this machine: its arguments, its settings, its reload.
+"""The daemon behind a local Docker socket: its arguments, settings and reload.
 
 The kernel says which process answers on the socket, so the daemon is not guessed by its name.
 """

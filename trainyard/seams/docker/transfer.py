@@ -79,7 +79,7 @@ def pull(
 
 
 def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> str | None:
-    """Ask the registry, through the engine, for the digest of a name; None if the name is unknown.
+    """Ask a registry, through the engine, for a name's digest; None if unknown.
 
     Engine API, GET /distribution/{name}/json. Raises RegistryError.
     """

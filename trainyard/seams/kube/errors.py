@@ -93,7 +93,7 @@ RULES = (
 
 
 def refused(status: int, body: bytes, request: str, access: Access) -> TrainyardError:
-    """Return the error for an unexpected answer; `request` is the method and path of the request."""
+    """Return the error for an unexpected answer to `request`, a method and path."""
     text = _message(body)
     known = text is not None or str(status) in ("401", "404", *_BUSY)
     reason = "foreign"

@@ -47,7 +47,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Right:
-    """A right as in a Role; `resource` is a plural such as `pods`, or `pods/log`. "*" means all."""
+    """A right as in a Role; `resource` is `pods` or `pods/log`, "*" means all."""
 
     verb: str
     group: str

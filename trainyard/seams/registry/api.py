@@ -1,6 +1,6 @@
 """A container registry's API: manifests, repositories, tags.
 
-Docker pushes and pulls images. This module asks the registry itself what it holds afterwards (OCI
+Docker pushes and pulls images. This module then asks the registry itself for its content (OCI
 distribution specification 1.1).
 """
 

@@ -1,4 +1,4 @@
-"""Rejections by a registry, or by the Docker engine or kubelet that speaks to it, with hints.
+"""Rejections by a registry, or by a Docker engine or kubelet that uses it, with hints.
 
 One cause has several texts: Trainyard itself gets texts of OpenSSL and the registry's JSON, Docker
 and the kubelet get texts of Go. The texts were seen with Docker 20.10, containerd 1.6 and
@@ -27,7 +27,7 @@ class LoginError(RegistryError):
 
 
 class CertificateError(RegistryError):
-    """The registry's certificate is not accepted, or one side speaks TLS and the other does not."""
+    """The registry's certificate is rejected, or only one side speaks TLS."""
 
 
 class DamagedError(RegistryError):

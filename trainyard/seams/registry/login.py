@@ -1,4 +1,4 @@
-"""The login to a registry: from the cluster file, from `docker login`, or from AWS for 12 hours.
+"""The login to a registry, from the cluster file, `docker login`, or AWS for 12 hours.
 
 A secret gets only into requests to the registry and the Docker engine, never into arguments, logs
 or messages.

@@ -66,7 +66,7 @@ class Address:
         return login
 
     def shell(self, command: str, *, terminal: bool, identity: Identity | None = None) -> list[str]:
-        """Return the `ssh` command that runs `command` in the user's shell there; "" opens a shell.
+        """Return the `ssh` command that runs `command` on the host; "" opens a shell.
 
         `ssh` and Trainyard read the same configuration, keys and known hosts.
         """
@@ -228,7 +228,7 @@ def _blocks(written: str) -> list[tuple[list[str], str]]:
 
 
 def _read(file: Path, home: Path) -> str:
-    """Return a configuration file's text with its Include lines resolved, which paramiko cannot do."""
+    """Return a configuration file's text with Includes resolved, which paramiko cannot do."""
     if not file.is_file():
         return ""
 

@@ -219,7 +219,7 @@ class Connection:
             raise self._broke(error) from error
 
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
-        """Return the local command line that runs `command` on the host as root, with local stdin.
+        """Return the local command line that runs `command` as root there, with local stdin.
 
         On a terminal, sudo prompts for its password. Without a terminal, this call asks the host
         whether sudo needs a password, which the command then reads from $TRAINYARD_SUDO_PASSWORD.
@@ -300,7 +300,7 @@ class Connection:
         raise self._broke(broken)
 
     def _sudo_words(self) -> tuple[list[str], bytes]:
-        """Return the host's sudo command, and the password as its input; asks the host only once."""
+        """Return the sudo command and its password input; the host is asked only once."""
         self._sudo = self._sudo or self._ask_sudo()
         return self._sudo
 

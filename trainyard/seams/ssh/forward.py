@@ -39,7 +39,7 @@ def local_port(connection: Connection, port: int) -> int:
 
 
 def local_socket(connection: Connection, command: Sequence[str]) -> Path:
-    """Return a local socket; each connection to it runs a command on the host. Raises HostError.
+    """Return a local socket whose connections each run a command there. Raises HostError.
 
     The connection is the command's input and output.
     """
@@ -63,7 +63,7 @@ def _unix_listener() -> socket.socket:
 
 
 def _relay(local: socket.socket, channel: Channel) -> str:
-    """Pass bytes both ways until the host's side ends; return the last line of the host's stderr."""
+    """Pass bytes both ways until the host's side ends; return its last line of stderr."""
     with channel:
         threading.Thread(target=_send, args=(local, channel), daemon=True).start()
         _copy(channel.recv, local.sendall)

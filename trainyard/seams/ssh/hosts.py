@@ -1,4 +1,4 @@
-"""Hosts that are reached by SSH: their names, commands as root there, and work on many at once."""
+"""SSH hosts: their names, commands as root, and work on many hosts at once."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], object]) -> None:
 def try_each(
     hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]
 ) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Call `act` for all hosts at once; return the results and the errors, by the hosts' names."""
+    """Call `act` for all hosts at once; return results and errors by host name."""
     by_name = {host.name: host for host in hosts}
     kept = {host.name for host in hosts[:AT_ONCE]}
 

@@ -1,4 +1,4 @@
-"""Work on many hosts at once, up to a limit; the failure of one host does not stop the others."""
+"""Work on many hosts at once, up to a limit; one host's failure stops no other."""
 
 from __future__ import annotations
 
