@@ -1,4 +1,4 @@
-"""Trainyard: the control plane, on the operator's machine; `Cluster` and `Job` for Python."""
+"""Trainyard's control plane on the operator's machine; `Cluster` and `Job` for Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trainyard.api.job import Job as Job
     from trainyard.api.run import Run as Run
 else:
-    # Imported at their first use: every command imports this module, and few need them.
+    # Imported at first use, because every command imports this module, and few need these classes.
     def __getattr__(name: str) -> type:
         if name not in ("Cluster", "Job", "Run"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,8 +5,8 @@ The tables of rules are in the modules that read such texts:
     RULES = (Rule(r'secret "(?P<name>[^"]+)" not found', "there is no Secret {name}", hint="Make it."), ...)
     found = explain(text, RULES)
 
-The first rule that matches counts: particular rules come before general ones, and a last rule with
-the pattern "" matches every other text.
+The first rule that matches wins, so particular rules come before general ones. A last rule with the
+pattern "" matches every other text.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _SHOWN_LENGTH = 600
 
 @dataclass(frozen=True)
 class Rule:
-    """One way to fail, and the message and hint for it.
+    """One kind of failure: how to recognize it, its message and its hint.
 
-    `pattern` is searched for in the outside system's text. `reasons` are the system's own short
-    codes (ImagePullBackOff, an HTTP status): if there are any, one of them must match as well. In
+    `pattern` is searched for in the outside system's text. `reasons` are the system's short codes
+    (ImagePullBackOff, an HTTP status). If a rule has any, one of them must match as well. In
     `message` and `hint`, {name} is a named group of the pattern or an argument of `explain`. `key`
-    names the kind of cause. `tolerates` is for how many seconds the failure may still pass by
-    itself.
+    names the kind of cause. `tolerates` is the number of seconds in which the failure may still
+    resolve itself.
     """
 
     pattern: str
@@ -47,9 +47,9 @@ class Diagnosis:
     """The cause of a failure, found by a rule or by other code.
 
     `raw` is the outside system's text, unchanged but for its length and white space; `summary` is a
-    few words for a table. If several `nodes` fail alike, message and summary are about each of
-    them; `hosts` are their machines. `tolerates` is for how many seconds the failure may still pass
-    by itself. `log_tail` asks the outside system for the last lines of a log.
+    few words for a table. If several `nodes` fail alike, message and summary hold for each of them;
+    `hosts` are their machines. `tolerates` is the number of seconds in which the failure may still
+    resolve itself. `log_tail` asks the outside system for the last lines of a log.
     """
 
     message: str
@@ -64,15 +64,15 @@ class Diagnosis:
     log_tail: Callable[[], str] | None = None
 
     def sentence(self) -> str:
-        """Return the message, after the names of the nodes that fail so."""
+        """Return the message, preceded by the names of the nodes that fail."""
         if self.nodes:
             return f"{named(self.nodes)} {self.message}"
         return self.message
 
     def to_error(self, where: str | None = None) -> TrainyardError:
-        """Return the error for this cause; its place is `where`, else the outside system's text.
+        """Return this cause as an error; `where` defaults to the outside system's text.
 
-        Asks for `log_tail`, which may take a request.
+        Calls `log_tail`, which may send a request.
         """
         tail = self.log_tail() if self.log_tail else ""
         return self.error(
@@ -85,7 +85,7 @@ class Diagnosis:
 def explain(
     text: str, rules: Iterable[Rule], *, reason: str = "", **words: str
 ) -> Diagnosis | None:
-    """Return the diagnosis of the first rule that matches, None without one: no cause is guessed.
+    """Return the diagnosis of the first rule that matches, or None.
 
     `reason` is the system's short code for the failure; `words` fill the {name}s of the rule.
     """
@@ -109,7 +109,7 @@ def explain(
 
 
 def merged(causes: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Return each cause once, with the nodes of all causes of the same message and error class."""
+    """Merge causes of the same message and error class, with the nodes of all of them."""
     found: dict[tuple[str, str], Diagnosis] = {}
     for cause in causes:
         key = cause.message, cause.error.__name__

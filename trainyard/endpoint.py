@@ -1,4 +1,4 @@
-"""The endpoint of a cluster, and the nodes to expect: all that dispatch and smoke know of one."""
+"""A cluster's endpoint and expected nodes; dispatch and smoke know nothing else of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainyard_runner.wire.plan import ExpectedNode
 
 @dataclass(frozen=True)
 class MissingPackage:
-    """A package that a Python lacks; `python` is the interpreter's path."""
+    """A package that a Python installation lacks; `python` is the interpreter's path."""
 
     name: str
     python: str
@@ -22,16 +22,17 @@ class Endpoint:
     """The HTTP address and token of a cluster's dashboard, and what to expect there.
 
     `expected` (the nodes) and `ray_version` are None for a cluster that Trainyard did not make.
-    `image` is the image that the nodes really run, by digest; None if nodes are no containers.
-    `tunnel` is the remote host if the address is a tunnel's local end, which closes with this
-    process; None if the address works for every process here. `down` are (node, reason) of nodes
-    that are known not to run. `checks` asks the backend for its own checks of the smoke test.
-    `is_in_reach` says whether the systems between here and the cluster answer, such as Kubernetes'
-    API server: if not, the cluster itself may be healthy. `names_change`: a replaced node gets
-    another name. `refused` is the hint for a rejected token. `lacking` returns the first of the
-    given packages that the head's Python lacks; None if it has all, or if only a task can find out.
+    `image` is the digest reference that the nodes run; None if the nodes are not containers.
+    `tunnel` is the remote host if `address` is the local end of a tunnel, which closes with this
+    process; None if the address works for every process here. `down` has (node, reason) for each
+    node that is known not to run. `checks` returns the backend's own smoke checks. `is_in_reach`
+    says whether the systems between here and the cluster answer, such as the Kubernetes API server;
+    if they do not, the cluster itself may be healthy. `names_change`: a replaced node gets another
+    name. `refused` is the hint for a rejected token. `lacking` returns the first of the given
+    packages that the head's Python lacks; None if it lacks none, or if only a task can find out.
     `ray_address` opens a connection for a driver on this machine, and returns the address for
-    `ray.init`: of Ray's GCS, or of its Ray Client server (ray://); None where there is none.
+    `ray.init`: of Ray's GCS, or of its Ray Client server (ray://). It is None if no such connection
+    is possible.
     """
 
     cluster: str

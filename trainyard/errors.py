@@ -1,4 +1,4 @@
-"""The errors that users see, of three short parts: what happened, where, and a hint."""
+"""The errors that users see; each says what happened, where, and what to try."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def reason_of(error: Exception) -> str:
 
 
 def in_a_line(error: TrainyardError) -> str:
-    """Return the error on one line, for a row of a table: with its problems, else with its place.
+    """Return the error on one line, without its hint, for a row of a table.
 
-    The hint is left out.
+    The line has the error's problems, else its place.
     """
     if error.problems:
         return "; ".join([error.what, *map(str, error.problems)])

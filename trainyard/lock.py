@@ -49,7 +49,7 @@ def _wait(path: Path, progress: Progress, what: str) -> int:
             raise NotReadyError(
                 f"another command is still changing this {what}",
                 where=str(path),
-                hint="Wait for it, or end it; then repeat this one.",
+                hint="Wait until that command ends, or end it, then repeat this one.",
             )
         time.sleep(0.1)
     progress.finished(StepResult(title, True, time.monotonic() - began))
@@ -57,8 +57,8 @@ def _wait(path: Path, progress: Progress, what: str) -> int:
 
 
 def taken(path: Path) -> int | None:
-    """Return a descriptor of the locked file; None if another command holds or removed the file."""
-    # No symbolic link is followed: through one, root would create or lock a file elsewhere.
+    """Return a descriptor of the locked file; None if another command holds or removed it."""
+    # Symbolic links are not followed, or root would create or lock a file elsewhere.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -26,7 +26,7 @@ def main() -> None:
     )
 
     executor.let_streams_take_all()
-    # An error outside a task: Invoke's configuration, the help, the last flush.
+    # An OSError outside a task: of Invoke's configuration, the help, or the last flush.
     try:
         try:
             program.run()

@@ -1,4 +1,4 @@
-"""Paths: a user's files, the files that Trainyard ships, and its own records of clusters."""
+"""Paths of users' files, of files that Trainyard ships, and of records about clusters."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 DEFAULT_CLUSTER = "local"
-# The wheel's files that are no modules (hatch_build.py); a checkout has no such directory.
+# The wheel's files that are not Python modules (hatch_build.py). A checkout has no such directory.
 PAYLOAD = Path(__file__).resolve().parent / "payload"
 
 
 @dataclass(frozen=True)
 class Here:
-    """The environment and the directory against which names of files are resolved."""
+    """The environment variables, and the directory from which relative paths begin."""
 
     environ: Mapping[str, str]
     directory: Path
@@ -45,12 +45,12 @@ def shown(path: Path) -> str:
 def cluster_file(
     asked: str | None, environ: Mapping[str, str], *, directory: Path, may_be_sample: bool = False
 ) -> Path:
-    """Return the cluster file of `-f`: a path, or a name under clusters/.
+    """Return the cluster file that `-f` names: a path, or a name under clusters/.
 
     The user's own files come before the samples that Trainyard ships. Without `-f` and
-    $TRAINYARD_CLUSTER it is the user's clusters/local.yaml. Only with `may_be_sample`, for commands
-    that make no cluster, the sample local.yaml replaces a missing one. Raises RequestError when
-    there is no such file.
+    $TRAINYARD_CLUSTER, the file is the user's clusters/local.yaml. With `may_be_sample`, for
+    commands that make no cluster, the sample local.yaml replaces a missing one. Raises RequestError
+    when there is no such file.
     """
     named = asked or environ.get("TRAINYARD_CLUSTER")
     if (
@@ -108,7 +108,7 @@ def _no_job(file: Path, asked: str) -> RequestError:
 
     kind = foreign.kind_of(foreign.documents_of(file))
     if kind is not None and not kind.ours:
-        return RequestError(f"{asked} is {kind.name}, and no job directory", hint=kind.remedy)
+        return RequestError(f"{asked} is {kind.name}, not a job directory", hint=kind.remedy)
     hint = "A job is a directory with a job.yaml, which says what is run: docs/jobs.md."
     if (file.parent / "job.yaml").exists():
         hint = f"JOB_DIR is its directory: {Path(asked).parent}"
@@ -138,7 +138,7 @@ def image_names(directory: Path) -> tuple[str, ...]:
 
 
 def example_job(directory: Path) -> str:
-    """Return a job for a hint to name: the user's first one, else jobs/cartpole of Trainyard."""
+    """Return the job for hints: the user's first one, else jobs/cartpole of Trainyard."""
     own = _own_jobs(directory)
     return f"jobs/{own[0] if own else 'cartpole'}"
 
@@ -157,14 +157,16 @@ def not_writable(
 ) -> PrerequisiteError:
     """Return the error for a directory that this user may not use.
 
-    The hint is to take the directory back, or to set the environment variable `variable` to another
-    directory.
+    The hint proposes another directory by the environment variable `variable`, and after a
+    PermissionError also a change of owner.
     """
     elsewhere = f"choose another place: export {variable}=DIR"
     hint = elsewhere[0].upper() + elsewhere[1:]
     if isinstance(error, PermissionError):
         back = f'sudo chown -R "$USER" {_ours(directory)}'
-        hint = f"Did an earlier command run as root? Give it back: {back}; or {elsewhere}"
+        hint = (
+            f"Did an earlier command run as root? Take the directory back: {back}; or {elsewhere}"
+        )
     return PrerequisiteError(
         f"this user may not use {directory}: {error.strerror or error}", hint=hint
     )
@@ -176,7 +178,7 @@ def cache_home(environ: Mapping[str, str]) -> Path:
 
 
 def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
-    """Return the directory with the records of one cluster, which `cluster.down` removes."""
+    """Return the record directory of one cluster; `cluster.down` removes the directory."""
     return state_home(environ) / "clusters" / name
 
 
@@ -217,7 +219,7 @@ def _no_cluster_file(directory: Path) -> RequestError:
 
 
 def _new_cluster(name: str, known: tuple[str, ...]) -> str | None:
-    """Return the hint to make a cluster file of this name; None for a path or a likely typo."""
+    """Return the hint to make this cluster file; None for a path or a likely typo."""
     if not name.isalnum() or did_you_mean(name, known):
         return None
     return f"Make it: trainyard cluster.new {name}"

@@ -1,4 +1,4 @@
-"""Fill a YAML template: every value is quoted as JSON, and no name may be left without a value."""
+"""Fill a YAML template; every value is quoted as JSON, and every name needs a value."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sematic's classes for a Ray cluster, under the same names: a program only changes its imports.
+"""Sematic's Ray cluster classes under the same names; a program only changes its imports.
 
-A fraction of a CPU is rounded up for Ray, and requested as it is from Kubernetes. Inside
-`with RayCluster(...)`, `ray` is connected to that cluster; it never starts a local Ray.
+A fraction of a CPU is rounded up for Ray, but Kubernetes gets the exact request. Inside `with
+RayCluster(...)`, `ray` is connected to that cluster; no local Ray is started.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RayNodeConfig:
 
 @dataclass(frozen=True)
 class ScalingGroup:
-    """Workers of one shape, from `min_workers` to `max_workers`; equal numbers: a fixed size."""
+    """From `min_workers` to `max_workers` nodes of one shape; equal numbers fix the size."""
 
     worker_nodes: RayNodeConfig
     min_workers: int = 1
@@ -74,7 +74,7 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True)
 class RayClusterConfig:
-    """A head, and groups of workers. `ray_version` must be the one Ray version of Trainyard."""
+    """A head, and groups of workers. `ray_version` must be Trainyard's Ray version."""
 
     head_node: RayNodeConfig
     scaling_groups: Sequence[ScalingGroup] = ()
@@ -89,7 +89,7 @@ class RayClusterConfig:
             )
 
     def within(self, gpus: int) -> RayClusterConfig:
-        """Return this cluster with at most `gpus` GPUs: the head's first, then group by group."""
+        """Return this cluster with at most `gpus` GPUs, the head's first, then group by group."""
         head = self.head_node.within(gpus, 1)
         left = gpus - head.gpu_count
         groups = []
@@ -109,12 +109,12 @@ class RayClusterConfig:
         return any(group.max_workers > group.min_workers for group in self.scaling_groups)
 
     def gpus(self) -> int:
-        """Return how many GPUs the cluster has at its largest, with `max_workers` in each group."""
+        """Return the number of GPUs with `max_workers` nodes in each group."""
         groups = (group.worker_nodes.gpu_count * group.max_workers for group in self.scaling_groups)
         return self.head_node.gpu_count + sum(groups)
 
     def kubernetes(self) -> dict[str, Any]:
-        """Return the settings that count on Kubernetes only, by their paths in a cluster file.
+        """Return the settings for Kubernetes only, by their paths in a cluster file.
 
         >>> SimpleRayCluster(1, RayNodeConfig(cpu=1.5, memory_gb=2.5)).kubernetes()
         {'kuberay.groups.head.requests.cpus': 1.5}
@@ -123,14 +123,14 @@ class RayClusterConfig:
         for index, group in enumerate(self.scaling_groups):
             if group.max_workers:
                 nodes[_group_name(index)] = group.worker_nodes
-        told: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for name, node in nodes.items():
             if node.cpu != math.ceil(node.cpu):
-                told[f"kuberay.groups.{name}.requests.cpus"] = node.cpu
+                settings[f"kuberay.groups.{name}.requests.cpus"] = node.cpu
         if self.autoscaler_config is not None:
-            told["kuberay.autoscaler.cpus"] = self.autoscaler_config.cpu
-            told["kuberay.autoscaler.memory"] = _memory(self.autoscaler_config.memory_gb)
-        return told
+            settings["kuberay.autoscaler.cpus"] = self.autoscaler_config.cpu
+            settings["kuberay.autoscaler.memory"] = _memory(self.autoscaler_config.memory_gb)
+        return settings
 
     def keys(self) -> dict[str, Any]:
         """Return the `head` and `workers` sections of a cluster file.
@@ -162,8 +162,8 @@ def SimpleRayCluster(
 ) -> RayClusterConfig:
     """Return a cluster of `n_nodes` nodes of one shape; the numbers of nodes include the head.
 
-    With a larger `max_nodes`, it may grow to so many nodes. Raises RequestError for fewer than one
-    node, a `max_nodes` below `n_nodes`, and a `ray_version` other than Trainyard's.
+    With a larger `max_nodes`, the cluster may grow to that size. Raises RequestError for fewer than
+    one node, a `max_nodes` below `n_nodes`, and a `ray_version` other than Trainyard's.
     """
     most = n_nodes if max_nodes is None else max_nodes
     if n_nodes < 1 or most < n_nodes:
@@ -218,7 +218,7 @@ class RayCluster(Cluster):
 
 @dataclass(frozen=True)
 class _Shape:
-    """A cluster's settings besides its nodes; `seconds` is how long machines may take to start."""
+    """A cluster's settings other than its nodes; machines may take `seconds` to start."""
 
     name: str
     file: str
@@ -227,7 +227,7 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Return the cluster of `config`, reduced to what its backend can do; print reductions."""
+        """Reduce the cluster of `config` to what its backend supports; print reductions."""
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:
@@ -238,14 +238,15 @@ class _Shape:
             config = config.fixed()
 
         asked = config.gpus()
-        # `gpus_here` may run nvidia-smi, which takes seconds: not called unless GPUs are asked for.
+        # `gpus_here` may run nvidia-smi, which takes seconds, so it is called only if GPUs are
+        # asked for.
         most = None
         if asked:
             most = traits.gpus_here(found.spec, os.environ)
 
         if most is not None and asked > most:
             note(
-                f"note: {counted(asked, 'GPU')} asked for; this machine, and so the cluster, "
+                f"note: {counted(asked, 'GPU')} requested, but this machine, and so the cluster, "
                 f"has {most or 'none'}"
             )
             config = config.within(most)

@@ -1,6 +1,6 @@
-"""Run a list of steps: ask whether each step holds, change what does not, ask again.
+"""Run a list of steps: ask whether each one holds, make the change if not, and ask again.
 
-No exit code of an outside system is believed: a step is done only when its own question (`done`)
+Exit codes of outside systems are not trusted: a step is done only when its own question (`done`)
 says so.
 """
 
@@ -24,7 +24,7 @@ class Answer:
     """An outside system's answer: whether the step holds, and in words what was observed.
 
     `warnings` are shown to the user although the step holds. `moved` measures progress, such as
-    bytes downloaded: each time the number changes, the step's deadline begins again.
+    bytes downloaded: each change of the number restarts the step's deadline.
     """
 
     holds: bool
@@ -37,17 +37,17 @@ YES = Answer(True)
 
 
 def no(detail: str, *, moved: int = 0) -> Answer:
-    """Return "the step does not hold yet"; `detail` says what was observed instead."""
+    """Answer that the step does not hold yet; `detail` says what was observed instead."""
     return Answer(False, detail, moved)
 
 
 def warning(*texts: str) -> Answer:
-    """Return "the step holds", with these warnings, if any."""
+    """Answer that the step holds, with these warnings, if any."""
     return Answer(True, "; ".join(texts), warnings=texts)
 
 
 def nothing() -> None:
-    """Change nothing: the `do` of a step that only asks, or waits for an earlier step's work."""
+    """Change nothing: the `do` of a step that only asks, or waits for earlier steps."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Step:
     `id` names the step for code, as "security-group" or "tag:latest". It is unique in its list and
     stable; the title is for people and may change. `kind` marks steps that are reported apart from
     other changes. `done` only reads. `do` makes the condition hold, may be repeated, and is called
-    only if `done` said no. `deadline` is how many seconds `done` may take to hold after `do`, or
-    after `Answer.moved` last changed; `every` is the pause between two questions. `after` is the id
-    of an earlier step that `done` depends on: as long as that step does not hold, a plan prints
-    that step's title instead of calling `done`. `disruptive`: `do` ends or replaces nodes on which
-    tasks may run. `needs` is the flag without which `do` refuses, "" for none.
+    only if `done` said no. `deadline` is the limit in seconds for `done` to hold after `do`, or
+    after the last change of `Answer.moved`; `every` is the pause between two questions. `after` is
+    the id of an earlier step that `done` depends on. While that step does not hold, a plan prints
+    its title instead of calling `done`. `disruptive`: `do` ends or replaces nodes on which tasks
+    may run. `needs` is the flag without which `do` refuses, "" for none.
     """
 
     id: str
@@ -78,12 +78,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Stage:
-    """A list of steps that is worked out only when its turn comes.
+    """A list of steps that is computed only when a run or plan reaches it.
 
-    `expand` may ask outside systems, but changes nothing; to build a list of stages asks nothing.
-    `id` names the stage for code, as a step's does. `after` is the id of an earlier step that
-    `expand` depends on: as long as that step does not hold, a plan prints that step's title instead
-    of calling `expand`.
+    `expand` may read from outside systems, but changes nothing; making a Stage asks nothing. `id`
+    names the stage for code, as a step's does. `after` is the id of an earlier step that `expand`
+    depends on. While that step does not hold, a plan prints its title instead of calling `expand`.
     """
 
     id: str
@@ -95,9 +94,9 @@ class Stage:
 def before_each(
     steps: Sequence[Step | Stage], *, question: Callable[[], None], change: Callable[[], None]
 ) -> list[Step | Stage]:
-    """Return the steps, which call `question` before each `done`, and `change` before each `do`.
+    """Wrap steps to call `question` before each `done`, and `change` before each `do`.
 
-    Steps of stages are included.
+    Steps inside stages are wrapped as well.
     """
 
     def wrapped(step: Step | Stage) -> Step | Stage:
@@ -124,7 +123,7 @@ def before_each(
 
 
 def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Step | Stage]:
-    """Return the steps with a common time limit, in seconds from this call; None: no limit.
+    """Give the steps a common time limit, in seconds from this call; None: no limit.
 
     The limit is checked before each `done`, which then raises NotReadyError.
     """
@@ -134,14 +133,16 @@ def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Ste
 
     def check() -> None:
         if time.monotonic() > give_up:
-            raise NotReadyError(f"not all was done within {seconds:g} s", hint="Allow more time.")
+            raise NotReadyError(
+                f"not all steps were done within {seconds:g} s", hint="Allow more time."
+            )
 
     return before_each(steps, question=check, change=nothing)
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step that holds, or of a stage that is expanded (`changed` is then False)."""
+    """The result of a step that holds, or of an expanded stage (`changed` is False)."""
 
     title: str
     changed: bool
@@ -156,7 +157,7 @@ class StepResult:
 class PlannedStep:
     """The effect that a step would have now.
 
-    `state`: the step holds "already"; it "would" be done; or it cannot be asked before another step
+    `state`: the step holds "already"; it "would" be done; or it cannot be asked until another step
     holds ("after").
     """
 
@@ -249,10 +250,10 @@ def asked(
     progress: Progress | None = None,
     missing: dict[str, str] | None = None,
 ) -> Iterator[tuple[Step | Stage, PlannedStep]]:
-    """Yield each step with what it would do, also a stage that waits for its `after`.
+    """Yield each step with its planned effect.
 
-    All other stages are expanded. `missing` collects the titles of steps that do not hold, by step
-    id, also from expanded stages.
+    Stages are expanded, unless their `after` does not hold: such a stage itself is yielded.
+    `missing` collects the titles of steps that do not hold, by step id, also inside stages.
     """
     missing = {} if missing is None else missing
     for step in steps:
@@ -312,7 +313,7 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
 
 
 def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
-    """Ask until the step holds. Raises NotReadyError when its deadline passes without progress."""
+    """Ask until the step holds. Raises NotReadyError at its deadline without progress."""
     give_up = clock.now() + step.deadline
     moved = 0
     while True:

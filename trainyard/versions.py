@@ -11,8 +11,8 @@ RAY_WITHOUT_MARKS = "2.45.0"
 RUNNER_PROTOCOL = 1
 # The name of this distribution (pyproject.toml), which is on no package index.
 DISTRIBUTION = "trainyard-ray"
-# By extra of pyproject.toml, the packages for pip. The extra itself cannot be named: Trainyard is
-# on no index.
+# The packages of each extra of pyproject.toml, for pip. Trainyard is on no index, so pip cannot
+# install the extra itself.
 _PACKAGES = {
     "local": f"'ray[default]=={RAY}' tensorboardX",
     "aws": "boto3",
@@ -29,7 +29,7 @@ MICROK8S = "1.34/stable"
 
 
 def is_too_old(ray: str) -> bool:
-    """Say whether a version of Ray ("2.36.0", "3.0.0.dev0") is older than the oldest that works."""
+    """Say whether a version of Ray ("2.36.0", "3.0.0.dev0") is older than OLDEST_RAY."""
     return _numbers(ray) < _numbers(OLDEST_RAY)
 
 

@@ -1,4 +1,4 @@
-"""Words for counts and names in messages; texts of other programs made safe to print."""
+"""Phrases for counts and names in messages; other programs' texts made safe to print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-# Escape sequences: they move a terminal's cursor, set its title or colours, or fill its clipboard
+# Escape sequences, which move a terminal's cursor, set its title or colours, or fill its clipboard
 # (ECMA-48, xterm).
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
 # Control characters, lone surrogates (bytes that were not UTF-8), and marks that reverse the
@@ -31,7 +31,7 @@ def named(names: Sequence[str], *, most: int = 3) -> str:
 
 
 def without_name(name: str, message: str) -> str:
-    """Return the message without `name` at its beginning, for a line that begins with the name."""
+    """Return the message without a leading `name`, for a line that begins with it."""
     return message.removeprefix(f"{name}: ").removeprefix(f"{name} ")
 
 
@@ -55,6 +55,6 @@ def visible(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return a text for an HTML page: no escape sequences; unprintable characters become U+FFFD."""
+    """Return text for HTML: no escape sequences; unprintable characters become U+FFFD."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return _UNPRINTABLE.sub("\ufffd", ESCAPES.sub("", lines))

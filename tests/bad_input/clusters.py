@@ -98,7 +98,7 @@ NODES = (
     lab(
         "Ray's token, and a value that cluster.show hid",
         'env: {RAY_AUTH_TOKEN: hunter2, HF_TOKEN: "(hidden)"}\n',
-        "lab.yaml:3: env.HF_TOKEN: was hidden when this file was written: put the value",
+        "lab.yaml:3: env.HF_TOKEN: was hidden when this file was written: fill in the value",
         "lab.yaml:3: env.RAY_AUTH_TOKEN: is set by Trainyard",
     ),
 )
@@ -136,7 +136,7 @@ ACCESS = (
     lab(
         "a registry at every address",
         'registry: {address: "[::]:32000"}\n',
-        'lab.yaml:3: registry.address: must be an address that clients can ask, got "[::]:32000"',
+        'lab.yaml:3: registry.address: must be an address that clients can reach, got "[::]:32000"',
     ),
     cluster(
         "existing without its section",
@@ -171,7 +171,7 @@ KUBERNETES = (
         "roles of hosts",
         "name: lab\nbackend: microk8s\nmicrok8s:\n  hosts:\n    - {address: a, role: worker}\n"
         "    - {address: b, role: control-plane}\n    - {address: c, role: control-plane}\n",
-        "lab.yaml:4: microk8s.hosts: has 2 control planes, of which neither can be lost: give 1, "
+        "lab.yaml:4: microk8s.hosts: has 2 control planes, which both end if one is lost: give 1, "
         "or 3 and more",
         "lab.yaml:5: microk8s.hosts.0.role: must be control-plane: the others join this host, "
         'got "worker"',
@@ -192,7 +192,7 @@ KUBERNETES = (
         "\n  storage: {access: ReadWriteOnce}\n  volumes: [{target: /datasets}]\n  requests: "
         "{cpus: 0}\n"
         "existing: {service: lab-head-svc}\n",
-        "lab.yaml:4: kuberay.namespace: must be a name that Kubernetes takes: lower-case letters, "
+        "lab.yaml:4: kuberay.namespace: must be a name that Kubernetes accepts: lower-case letters, "
         "digits, '-' and '.', got \"Team_A\"",
         "lab.yaml:5: kuberay.labels.ray.io/cluster: is set by KubeRay or Trainyard",
         "lab.yaml:6: kuberay.annotations.io.trainyard/image: is set by KubeRay or Trainyard",

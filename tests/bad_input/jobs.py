@@ -94,7 +94,7 @@ JOBS = (
         "a date in a variable is text, a number is not; a working directory for Ray",
         "env: {DAY: 2024-01-01, YEAR: 2024}\nruntime_env: {working_dir: src}\n",
         'train/job.yaml:2: env.YEAR: must be text, got 2024; write it in quotes: "2024"',
-        "train/job.yaml:3: runtime_env.working_dir: is a key of Ray's, and none here: "
+        "train/job.yaml:3: runtime_env.working_dir: is a key of Ray's, not of a job file: "
         "the job directory is sent; name more under `files`",
     ),
     run(

@@ -37,12 +37,12 @@ UNREADABLE = (
     cluster(
         "a pipe that nobody writes to",
         os.mkfifo,
-        "lab.yaml: is not a cluster file: it is a directory, or no regular file",
+        "lab.yaml: is a directory or a special file, not a cluster file",
     ),
     cluster(
         "100 MB",
         _hundred_megabytes,
-        "lab.yaml: is larger than 1 MiB, which is the most that a cluster file has",
+        "lab.yaml: is larger than 1 MiB, the limit for a cluster file",
     ),
     cluster("an empty file", "", "lab.yaml: is empty"),
     cluster(

@@ -94,7 +94,7 @@ def refused(extra: str, what: str) -> str:
 NO_RAY = refused(
     "local", f"the local backend needs ray {versions.RAY}, and no ray is installed in this Python"
 )
-NO_BOTO3 = refused("ec2", "boto3, with which AWS is asked, is not installed")
+NO_BOTO3 = refused("ec2", "boto3, the library for AWS, is not installed")
 
 
 @pytest.fixture(params=["", "local", "aws", "ec2", "tune"])
@@ -163,7 +163,7 @@ def test_what_an_extra_would_bring_is_named_by_what_needs_it(
     alone.trainyard("cluster.new", "aws", "--backend", "ec2")
     code, printed = alone.trainyard("cluster.list")
     assert code == 0, printed
-    assert ("aws: boto3, with which AWS is asked, is not installed" in printed) == (not has_boto3)
+    assert ("aws: boto3, the library for AWS, is not installed" in printed) == (not has_boto3)
     assert re.search(r"(?m)^ aws +ec2 +unknown", printed), printed
 
     if has_ray:

@@ -150,7 +150,7 @@ def test_this_ray_is_refused_before_anything_is_sent(
         for command in (["cluster.up"], ["train.dispatch", "jobs/tiny"]):
             refused = fresh.run(*command, expect=3)
             assert (
-                f"Ray {version} runs on this cluster, and the oldest that works is "
+                f"Ray {version} runs on this cluster, and the oldest supported version is "
                 f"{versions.OLDEST_RAY}"
             ) in refused.stderr
         assert not list(fresh.home.glob("results/*"))

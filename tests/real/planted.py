@@ -63,7 +63,7 @@ PLANTED = (
         "scratch",
         "COPY file /file",
         "bash",
-        "no shell at all can be run: ",
+        "no shell can run: ",
         files={"file": "x"},
     ),
     Defect(

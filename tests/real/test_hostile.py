@@ -88,7 +88,7 @@ COMMANDS = [
 def test_who_is_not_rays_dashboard_is_called_so(run: Run, command: str, body: str) -> None:
     with dashboard({"/": body}) as server:
         code, said = run(server, *command.split())
-    assert (code, f"what answers at {server.address} is not Ray's dashboard" in said) == (
+    assert (code, f"the server at {server.address} is not Ray's dashboard" in said) == (
         6,
         True,
     ), said

@@ -141,7 +141,7 @@ def test_a_failed_stage_prints_its_last_lines_and_tags_nothing(
     done = place.run("image.build", expect=6)
     said = "".join(rf"  \| {line}\n" for line in [*range(82, 101), "last"])
     failed = r"step 2/3 RUN seq 100; echo last; exit 7 failed \(exit code 7\)\n"
-    mend = r"Mend what it says, then repeat the command: steps that worked are not run again\.\n"
+    mend = r"Repair the cause, then repeat the command: steps that worked are not run again\.\n"
     hint = rf"  -> Nothing was tagged\. {mend}"
     assert re.search(f"error: image built was not built: {failed}{said}{hint}$", done.stderr)
     assert engine.docker("images", "-q", "trainyard/built").stdout == shown
@@ -217,7 +217,8 @@ def test_a_base_that_cannot_be_had_is_named_before_anything_is_built(place: Yard
     write_image(place)
     done = place.run("image.build", "--base", "127.0.0.1:9/nobody/base:1", expect=6)
     assert (
-        "error: the base of image built cannot be had: 127.0.0.1:9/nobody/base:1\n" in done.stderr
+        "error: the base of image built cannot be pulled: 127.0.0.1:9/nobody/base:1\n"
+        in done.stderr
     )
     assert "docker load -i FILE" in done.stderr
 

@@ -112,7 +112,7 @@ def test_nothing_is_pushed_of_an_image_with_a_defect(
         "  - user: runs as ray (uid 1000), and image.yaml says root",
         "    -> Let the Dockerfile end with: USER root",
         "  - history: shows secrets: the variable WANDB_API_KEY",
-        "    -> Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=...",
+        "    -> Change the secret, then pass it as a build secret: RUN --mount=type=secret,id=...",
     ]
 
     assert "Push" not in done.stdout + done.stderr

@@ -154,7 +154,7 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
         ),
         (
             ("--debug", "cluster.plan", "-f", "ec2"),
-            "boto3, with which AWS is asked, is not installed",
+            "boto3, the library for AWS, is not installed",
             "ec2",
         ),
     ):

@@ -216,9 +216,7 @@ def test_the_server_of_another_ca_is_not_trusted(kube: KubeBed, lab: Kube, tmp_p
     del content["clusters"][0]["cluster"]["certificate-authority-data"]
     (tmp_path / "config").write_text(yaml.safe_dump(content))
     lab = api.connect(config.access({**kube.environ(), "KUBECONFIG": str(tmp_path / "config")}))
-    with pytest.raises(
-        PrerequisiteError, match="the Kubernetes API's certificate is not to be trusted"
-    ):
+    with pytest.raises(PrerequisiteError, match="the Kubernetes API's certificate is not trusted"):
         lab.serves(POD)
 
 

@@ -89,10 +89,10 @@ def test_commands_say_what_is_wrong_when_the_token_is(yard: Yard, fresh: Yard) -
         "token_file: ../wrong}}\n"
     )
     refused = fresh.run("cluster.status", expect=6)
-    assert "the cluster refused our token" in refused.stderr
+    assert "the cluster rejected the token" in refused.stderr
     left = fresh.run("cluster.down")
     assert (
-        "whether killed runs left something is unknown: the cluster refused our token"
+        "whether killed runs left something is unknown: the cluster rejected the token"
         in left.stderr
     )
 

@@ -35,7 +35,7 @@ from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 API_ARGUMENTS = f"{DATA}/args/kube-apiserver"
-AGAIN = "  -> Mend these hosts, and repeat the same command; the other hosts wait."
+AGAIN = "  -> Repair these hosts, and repeat the same command; the other hosts wait."
 ALONE = "This MicroK8s deployment is not acting as a node in a cluster."
 SSHD = "/usr/sbin/sshd -o PasswordAuthentication=no"
 
@@ -113,7 +113,7 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "echo ops:right | chpasswd; sed -i 's/NOPASSWD: //' /etc/sudoers.d/ops",
         "echo 'ops ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/ops",
         (
-            "error: sudo of {ip} refuses",
+            "error: sudo on {ip} fails",
             "  at ssh ops@{ip}: sudo: 1 incorrect password attempt",
             "  -> Set TRAINYARD_SUDO_PASSWORD to the password of user ops there, or allow it "
             "sudo without one "
@@ -138,7 +138,7 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (
             "error: {ip} cannot be reached by SSH on port 22",
             "  -> Is the name right, is the machine on, and does sshd run there? This must work "
-            "without a question: "
+            "without a prompt: "
             "ssh ops@{ip} true",
         ),
     ),
@@ -249,7 +249,7 @@ def test_each_wrong_host_keeps_its_own_remedy_and_a_typo_is_a_row(lab: Lab) -> N
     assert len(lines) == 4
     assert re.fullmatch(
         rf"  - {lab.second.ip}: the host key of {lab.second.ip} is not known here: .* SHA256:\S+ "
-        rf"-> Look at it and accept it once: ssh ops@{lab.second.ip}",
+        rf"-> Check the key and accept it once: ssh ops@{lab.second.ip}",
         lines[1],
     )
 

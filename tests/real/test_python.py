@@ -261,7 +261,7 @@ def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh
     nvidia_smi.install(fresh, gpus=1, program=BROKEN_GPU)
     fresh.write_cluster(HEAD_AND_WORKER)
     late, broken = run(fresh, "-c", NEVER_ENTERED).splitlines()
-    assert late == "NotReadyError not all was done within 0 s"
+    assert late == "NotReadyError not all steps were done within 0 s"
     assert broken.startswith("SmokeError smoke test failed: gpus: ")
     assert fresh.leftovers() == []
 

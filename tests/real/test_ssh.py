@@ -168,7 +168,7 @@ def test_a_host_key_is_pinned_and_a_changed_one_is_never_taken(two: list[Host], 
     lines = refusal(to(f"ssh://{two[0].ssh}", home))
     assert (lines[0], lines[2]) == (
         f"the host key of {ip} is not known here",
-        f"  -> Look at it and accept it once: ssh {two[0].ssh}",
+        f"  -> Check the key and accept it once: ssh {two[0].ssh}",
     )
     assert "ssh-ed25519 SHA256:" in lines[1]
     (home / ".ssh" / "config").write_text("Host *\n StrictHostKeyChecking accept-new\n")
@@ -187,7 +187,7 @@ def test_keys_come_from_the_agent_too_and_a_rejected_login_says_its_kind(
     key = home / ".ssh" / "id_ed25519"
     key.chmod(0o600)
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "phrase", "-f", key], check=True)
-    assert refusal(to(two[0].ssh, home))[2] == f"  -> Give it to the agent: ssh-add {key}"
+    assert refusal(to(two[0].ssh, home))[2] == f"  -> Add the key to the agent: ssh-add {key}"
     held = home / "agent"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(held)], stdout=subprocess.DEVNULL)
 

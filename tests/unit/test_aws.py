@@ -131,7 +131,7 @@ def test_without_boto3_every_question_says_how_to_install_it(
         with pytest.raises(PrerequisiteError) as caught:
             ask()
         assert caught.value.lines() == [
-            "boto3, with which AWS is asked, is not installed",
+            "boto3, the library for AWS, is not installed",
             (
                 "  -> Install it: pip install boto3 'ray[default]==2.60.0'; for ECR alone: pip "
                 "install boto3"

@@ -59,7 +59,7 @@ def test_every_step_is_reported_once_and_a_failure_has_its_last_words() -> None:
         "  | one\n"
         "  | to-stderr\n"
         "  | last words\n"
-        "  -> Nothing was tagged. Mend what it says, then repeat the command: steps that worked "
+        "  -> Nothing was tagged. Repair the cause, then repeat the command: steps that worked "
         "are not run again."
     )
 
@@ -113,7 +113,7 @@ def test_a_machines_fault_is_told_from_a_dockerfiles(raw: str, exit_code: int) -
         ("curl: (6) Could not resolve host: mirror", "HTTPS_PROXY"),
         (
             "ERROR: No matching distribution found for our-package",
-            "pip_config (an index of one's own)",
+            "pip_config (a private index)",
         ),
     ],
 )

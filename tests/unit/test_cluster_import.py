@@ -338,7 +338,7 @@ def test_a_file_of_ray_up_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -
         ({"name": "mine", "backend": "local"}, "describes no cluster that can be imported"),
         (
             {**ray_cluster(), "spec": {"headGroupSpec": {"rayStartParams": {"num-cpus": "two"}}}},
-            "lacks the form that its tool reads",
+            "does not have its tool's format",
         ),
     ],
 )

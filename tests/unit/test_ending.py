@@ -96,7 +96,7 @@ END_RUNS = "To end it all the same, and lose what its runs left: trainyard clust
     ("by_ray", "why", "where", "hint"),
     [
         (False, "no", "there", OWNER),
-        (True, "the cluster refused our token: no", "http://127.0.0.1:1", NOT_ITS_TOKEN),
+        (True, "the cluster rejected the token: no", "http://127.0.0.1:1", NOT_ITS_TOKEN),
     ],
     ids=["by the head", "by Ray"],
 )

@@ -111,7 +111,7 @@ def test_a_ray_that_cannot_run_jobs_is_found_before_anything_is_sent(
 ) -> None:
     dashboard.runs("2.10.0")
     spec = _spec(address="http://127.0.0.1:8265", token_env="T")
-    message = "Ray 2.10.0 runs on this cluster, and the oldest that works is"
+    message = "Ray 2.10.0 runs on this cluster, and the oldest supported version is"
     site = _site(tmp_path, T="secret")
     (finding,) = existing.diagnose(spec, site)
     assert (finding.subject, finding.message.startswith(message)) == ("lab", True)

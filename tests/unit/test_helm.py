@@ -119,8 +119,8 @@ def test_a_chart_that_cannot_be_had_names_the_other_ways_to_it(
     assert raised.value.lines() == [
         "Helm could not read the chart kuberay-operator",
         f"  at {why}",
-        "  -> If this machine does not reach that repository: `helm pull` the chart on one that "
-        "does, and name the "
-        "directory or .tgz in the cluster file (kuberay.operator.chart); or a mirror "
+        "  -> If this machine cannot reach that repository, `helm pull` the chart on one that "
+        "can, and name the "
+        "directory or .tgz in the cluster file (kuberay.operator.chart). Or name a mirror "
         "(kuberay.operator.repository).",
     ]

@@ -278,7 +278,7 @@ def test_a_script_with_one_command_line_is_read_and_its_rest_is_named(tmp_path: 
         ["python", "b.py"],
     ]
     assert found.notes == (
-        "$TASK is expanded on the node, where nothing sets it unless `env:` of the job does.",
+        "$TASK is expanded on the node, where only `env:` of the job can set it.",
         "not read: cd /workspace",
         "not read: echo done",
     )
@@ -511,10 +511,7 @@ def test_a_flag_that_means_nothing_here_is_named(tmp_path: Path) -> None:
         ),
         (
             "wrap_resources.py --num_workers 2 --gpu_per_worker 1 --sub_jobs a.py",
-            (
-                "wrap_resources.py: give either num_workers or gpu_per_worker, as Isaac Lab asks for "
-                "too"
-            ),
+            ("wrap_resources.py: give either num_workers or gpu_per_worker, as for Isaac Lab"),
         ),
         (
             "name: a address: http://127.0.0.1:1\nname: Could not",
@@ -648,7 +645,7 @@ def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:
         ("RAY_ADDRESS=http://a:1 ray job submit -- python a.py", "The words after --"),
         ("ray submit cluster.yaml train.py", "The program is the `command:` of a job.yaml"),
         ("ray up cluster.yaml", "trainyard cluster.import FILE"),
-        ("rllib train file a.yaml", "jobs/rllib trains what the words of its command say"),
+        ("rllib train file a.yaml", "jobs/rllib trains with RLlib; its command is"),
     ],
 )
 def test_a_line_of_another_program_is_told_where_its_words_belong(line: str, hint: str) -> None:

@@ -204,7 +204,7 @@ def test_every_flag_of_launch_is_in_the_cluster_files(tmp_path: Path) -> None:
         (["launch.py"], "launch.py: the following arguments are required: --image"),
         (
             ["launch.py", "--image", "x", "--name", "my-head"],
-            "launch.py: a name that has `head` in it is refused",
+            "launch.py rejects a name that contains `head`",
         ),
         (
             ["launch.py", "--image", "x", "--per_worker_num_gpu", "1"],

@@ -78,7 +78,7 @@ def test_a_file_that_the_cluster_file_names_is_its_neighbour(tmp_path: Path) -> 
         (
             "users:\n- token: s3cret\n  - [\n",
             None,
-            "cannot be used: it is not YAML, or says nothing",
+            "cannot be used: it is not YAML, or it is empty",
         ),
         (
             "contexts: [{name: lab}]",
@@ -103,5 +103,7 @@ def test_without_any_kubeconfig_it_says_where_it_looked(tmp_path: Path) -> None:
 
 def test_an_impersonating_user_is_refused_and_does_not_act_with_all_rights(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "config", "lab", current="lab", token="s3cret", **{"as": "intern"})
-    what = "user lab of the kubeconfig acts as another user (`as`), which Trainyard cannot"
+    what = (
+        "user lab of the kubeconfig acts as another user (`as`), which Trainyard does not support"
+    )
     assert refusal(tmp_path, file)[:2] == [what, f"  at {file}"]

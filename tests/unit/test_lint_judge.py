@@ -69,7 +69,7 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
     (says(HEALTHY, bash=None), "bash: there is no /bin/bash"),
     (
         replace(HEALTHY, probed=NOTHING_RUNS),
-        'bash: no shell at all can be run: exec: "/bin/sh": no such file or directory',
+        'bash: no shell can run: exec: "/bin/sh": no such file or directory',
     ),
     (
         replace(is_(HEALTHY, platform="linux/arm64"), probed=FOR_OTHERS),
@@ -195,7 +195,7 @@ def test_an_image_that_has_all_that_its_file_asks_is_healthy() -> None:
 def test_an_entry_point_that_hands_commands_on_is_fine() -> None:
     inspection = is_(HEALTHY, entrypoint=("/opt/nvidia/nvidia_entrypoint.sh",))
     details = {finding.check: finding.detail for finding in judge(inspection)}
-    assert details["entrypoint"] == "/opt/nvidia/nvidia_entrypoint.sh: hands commands on"
+    assert details["entrypoint"] == "/opt/nvidia/nvidia_entrypoint.sh: passes commands on"
 
 
 def test_a_user_that_kubernetes_cannot_tell_from_root_is_noted() -> None:
@@ -221,7 +221,7 @@ def test_an_image_of_others_needs_no_wget() -> None:
 def test_what_follows_from_a_cause_is_not_tested() -> None:
     inspection = says(HEALTHY, python_ended=UNREADABLE, ray_ended=UNREADABLE, ray_version=None)
     skipped = {finding.check: finding.detail for finding in judge(inspection) if finding.skipped}
-    assert skipped == dict.fromkeys(("ray", "python"), "mend `import` first")
+    assert skipped == dict.fromkeys(("ray", "python"), "repair `import` first")
 
 
 def test_a_name_that_no_registry_takes_is_found_before_any_engine_is_asked() -> None:
@@ -251,7 +251,7 @@ def test_a_failed_lint_is_an_error_with_every_problem() -> None:
 
     error = LintReport("trainyard/x:1", findings, 1.0).error
     assert str(error) == (
-        "the image is not fit to be run: 2 of 3 checks failed\n"
+        "the image is not fit to run: 2 of 3 checks failed\n"
         "  at trainyard/x:1\n"
         "  - wget: there is no wget\n"
         "    -> Install wget.\n"

@@ -76,7 +76,7 @@ def test_a_directory_of_another_user_is_told(
 
     assert caught.value.lines() == [
         f"this user may not use {tmp_path}/trainyard/registries: Permission denied",
-        '  -> Did an earlier command run as root? Give it back: sudo chown -R "$USER" '
+        '  -> Did an earlier command run as root? Take the directory back: sudo chown -R "$USER" '
         f"{tmp_path}/trainyard; or choose another place: export XDG_STATE_HOME=DIR",
     ]
 

@@ -188,7 +188,7 @@ def test_an_odd_answer_of_a_host_names_the_host_and_the_field(name: str, text: s
     host = Printing("".join(f"{key} {value}\n" for key, value in fields.items()))
     with pytest.raises(HostError) as odd:
         facts.read(cast(Any, host), now=0.0)
-    start = f"{host.address.host} answers oddly: its {name} cannot be read: "
+    start = f"{host.address.host} sent an unexpected answer: its {name} cannot be read: "
     assert odd.value.what.startswith(start)
     assert len(odd.value.what) < len(start) + 80
 

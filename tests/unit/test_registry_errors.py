@@ -11,7 +11,7 @@ UNTRUSTED = "Docker does not trust the CA of registry reg:5000"
 CERTIFICATE = "the certificate of registry reg:5000 is not accepted"
 PLAIN = "registry reg:5000 speaks plain HTTP, and TLS is expected"
 FULL = "the disk of registry reg:5000 is full"
-DAMAGED = "what registry reg:5000 holds is damaged: it is not what its digest says"
+DAMAGED = "what registry reg:5000 holds is damaged: it does not match its digest"
 GONE = "registry reg:5000 does not answer"
 BROKEN = "registry reg:5000 broke while it answered"
 
@@ -78,7 +78,7 @@ HEARD = (
     ("filesystem layer verification failed for digest sha256:1111", DAMAGED),
     (
         "no match for platform in manifest: not found",
-        "the image is for another kind of processor than the host's",
+        "the image is for another CPU architecture than the host's",
     ),
     (
         (

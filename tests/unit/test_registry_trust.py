@@ -52,7 +52,7 @@ def test_settings_that_docker_cannot_read_are_refused_and_stay_as_they_are(
 ) -> None:
     path = tmp_path / "daemon.json"
     with pytest.raises(
-        PrerequisiteError, match="Docker's settings file is not JSON as Docker reads it: "
+        PrerequisiteError, match="Docker's settings file is not JSON that Docker accepts: "
     ) as caught:
         merged(path, text)
     assert caught.value.where == str(path)
@@ -108,8 +108,7 @@ def test_what_lets_docker_trust_a_registry_is_named_with_what_removes_it(
 
     assert trust.kept_here(lab) == (
         f"Docker here still trusts its CA; to remove that: sudo rm -r {tmp_path}/certs.d/{LAB}",
-        f"Docker here still has its address in insecure-registries of {settings}; take it out "
-        "there, "
-        "then: sudo systemctl reload docker "
+        f"Docker here still has its address in insecure-registries of {settings}; remove it "
+        "there, then: sudo systemctl reload docker "
         f"(copies: {settings}.DATE-TIME)",
     )

@@ -278,7 +278,8 @@ def test_what_was_never_built_is_to_be_built(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         for_engine(tmp_path, FakeEngine({}))
     assert (
-        caught.value.what == f"image mine was not built from what is in {tmp_path}/images/mine now"
+        caught.value.what
+        == f"image mine was not built from the current files in {tmp_path}/images/mine"
     )
     assert caught.value.hint == "Build it: trainyard image.build mine"
 

@@ -115,7 +115,7 @@ def test_what_ray_would_not_take_for_a_group_is_refused(
 def test_nodes_of_somebody_else_are_as_they_were_made(tmp_path: Path) -> None:
     text = "name: lab\nbackend: existing\nexisting: {address: http://127.0.0.1:8265}\nauth: none\n"
     with pytest.raises(
-        RequestError, match=r"head\.labels: means nothing with the backend existing"
+        RequestError, match=r"head\.labels: has no effect with the backend existing"
     ):
         load(tmp_path, f"{text}head: {{labels: {{zone: a}}}}\n")
 

@@ -172,7 +172,7 @@ def test_a_runtime_env_file_is_taken_as_it_is_and_its_lines_are_named(tmp_path: 
 
     assert [str(problem) for problem in error.value.problems] == [
         (
-            f"{file}:7: runtime_env.excludes: is a key of Ray's, and none here: write .rayignore "
+            f"{file}:7: runtime_env.excludes: is a key of Ray's, not of a job file: write .rayignore "
             "into the job directory"
         )
     ]

@@ -84,9 +84,9 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
     """
 
     kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint, lograndint"
-    step = "is for uniform, and whole for randint: at most the width of the range"
+    step = "is for uniform and randint (whole), at most the width of the range"
     when = (
-        "is no choice above this one; a parameter depends on those of kind choice or grid above it"
+        "is no earlier choice or grid; a parameter depends on those of kind choice or grid above it"
     )
 
     assert problems(tmp_path, text) == [
@@ -105,8 +105,8 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
         f"tune.space.h.when.lr: {when}",
         f"tune.space.i: {kinds}",
         f"tune.space.d.step: {step}, got 1.0",
-        "tune.space.e.when.d: is never the case, got 3; d is one of: 1, 2",
-        "tune.space.repeat: is the meaning of {repeat}: take another name",
+        "tune.space.e.when.d: is not a possible value, got 3; d is one of: 1, 2",
+        "tune.space.repeat: is reserved for {repeat}: choose another name",
         f"tune.space.repeat.step: {step}, got 0.5",
     ]
 
@@ -123,7 +123,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             "[sgd]}}",
             "[sdg]}}",
             (
-                'tune.space.momentum.when.optimizer: is never the case, got "sdg"; did you mean '
+                'tune.space.momentum.when.optimizer: is not a possible value, got "sdg"; did you mean '
                 "'sgd'?"
             ),
         ),
@@ -131,14 +131,14 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             "when: {optimizer",
             "when: {optimiser",
             (
-                "tune.space.momentum.when.optimiser: is no choice above this one; did you mean "
+                "tune.space.momentum.when.optimiser: is no earlier choice or grid; did you mean "
                 "'optimizer'?"
             ),
         ),
         (
             "when: {optimizer: [sgd]",
             "when: {lr: [1]",
-            "tune.space.momentum.when.lr: is no choice above this one; "
+            "tune.space.momentum.when.lr: is no earlier choice or grid; "
             "a parameter depends on those of kind choice or grid above it",
         ),
         (
@@ -150,7 +150,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             "  repeats",
             "  search: cmaes\n  repeats",
             (
-                "tune.search: cmaes needs two numbers at least that every configuration has, got "
+                "tune.search: cmaes needs at least two numeric parameters without `when`, got "
                 '"cmaes"'
             ),
         ),

@@ -1,4 +1,4 @@
-"""Build an image: pull its base, build it with its content's hash as tag, add a readable tag."""
+"""Build an image: pull its base, tag the build with its content's hash, add a readable tag."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trainyard.steps import YES, Answer, Step, no
 # The ids of two steps.
 _BASE = "base"
 BUILD = "build"
-# A callback for the progress of a step: it gets the step's title, and a text.
+# A callback for the progress of a step, with the step's title and a text.
 Report = Callable[[str, str], None]
 
 
@@ -46,7 +46,7 @@ class Building:
 
     @property
     def content(self) -> str:
-        """Return the tag that a build would give the image now, with the base that the engine has."""
+        """Return the tag that a build would get now, with the engine's base."""
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 
@@ -121,7 +121,7 @@ def steps(
 
 
 def built(building: Building) -> Built:
-    """Return the engine's image of the present files. Raises PrerequisiteError if there is none."""
+    """Return the engine's image of the current files. Raises PrerequisiteError if none."""
     found = facts(building)
     return Built(
         name=building.image.name,
@@ -142,7 +142,7 @@ def facts(building: Building) -> ImageFacts:
     found = docker_images.inspect(building.engine, reference)
     if found is None:
         raise PrerequisiteError(
-            f"image {image.name} was not built from what is in {image.directory} now",
+            f"image {image.name} was not built from the current files in {image.directory}",
             where=f"Docker engine {building.engine.host}: there is no {reference}",
             hint=f"Build it: trainyard image.build {image.name}",
         )
@@ -153,8 +153,8 @@ def _has_base(building: Building) -> Answer:
     base = docker_images.inspect(building.engine, building.image.base)
     if base is None:
         return no("it is not on this engine")
-    # Without `build.platform` the base must be for the engine's platform: the base of the last
-    # build may be for another one.
+    # Without `build.platform` the base must be for the engine's platform, because the base of the
+    # last build may be for another platform.
     platform = building.spec.build.platform or building.engine.platform
     if f"{base.platform}/".startswith(f"{platform}/"):
         return YES
@@ -162,7 +162,7 @@ def _has_base(building: Building) -> Answer:
 
 
 def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
-    """Pull the base before the build: the image's tag depends on the id of the base."""
+    """Pull the base before the build, because the image's tag depends on the id of the base."""
     base = building.image.base
     engine = building.engine
     spec = building.spec
@@ -173,7 +173,7 @@ def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
         )
     except OutsideError as error:
         raise OutsideError(
-            f"the base of image {building.image.name} cannot be had: {base}",
+            f"the base of image {building.image.name} cannot be pulled: {base}",
             where=error.where or error.what,
             hint="Name another one (--base, or build: {base: ...} in the cluster file), log in "
             "(docker login HOST), "
@@ -182,7 +182,7 @@ def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
 
 
 def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: bool) -> None:
-    """Run `docker buildx`. Raises BuildError, or RequestError for a wrong Dockerfile."""
+    """Run `docker buildx`. Raises OutsideError, or RequestError for a wrong Dockerfile."""
     image = building.image
     engine = building.engine
     settings = building.spec.build
@@ -211,11 +211,11 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 
 
 def _cached(building: Building) -> str:
-    """Return the image whose layers a build may reuse: the last one, here or in the registry.
+    """Return the image with reusable layers: the last build's, here or in the registry.
 
     BuildKit's own cache is pruned at times, and a CI machine starts without one. A layer that is
-    built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores
-    a registry that lacks the image, or does not answer.
+    built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores a
+    registry that lacks the image, or does not answer.
     """
     if docker_images.inspect(building.engine, building.alias):
         return building.alias

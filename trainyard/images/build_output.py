@@ -1,4 +1,4 @@
-"""Read `docker buildx build --progress=plain`: the step that runs, and the reason of a failure.
+"""Read `docker buildx build --progress=plain`: its current step, or why it failed.
 
 BuildKit numbers the vertices of its graph. `#5 [2/4] RUN make` opens vertex 5, `#5 0.27 text` is
 its output, and `#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words` ends it.
@@ -30,7 +30,7 @@ class BuildProgress:
         self._raw = ""
 
     def read(self, line: str) -> str | None:
-        """Take one line; return the name of a step of the Dockerfile if the line begins one."""
+        """Read one line; return the name of the Dockerfile's step that begins with it, if any."""
         if line.startswith("ERROR: "):
             self._raw = line.removeprefix("ERROR: ")
 
@@ -40,7 +40,7 @@ class BuildProgress:
 
         number, text = vertex.groups()
         opened = _STEP.fullmatch(text)
-        # The opening line is repeated after lines of another vertex: only the first counts.
+        # The opening line is repeated after lines of another vertex, so only the first counts.
         if opened and number not in self._steps:
             self._steps[number] = _name(opened)
             return self._steps[number]
@@ -94,7 +94,7 @@ def _name(step: re.Match[str]) -> str:
 
 
 # Patterns of failures that the Dockerfile did not cause, with hints: disk, network, certificates.
-# The words are those of Python, pip, curl, git, apt and glibc.
+# The texts are from Python, pip, curl, git, apt and glibc.
 LACKING = (
     (
         r"no space left on device",
@@ -108,10 +108,10 @@ LACKING = (
         "Does the build reach what it needs? A proxy is taken from HTTP_PROXY and HTTPS_PROXY; "
         "under "
         "`build:` in the cluster "
-        "file are ca_bundle (a company's CA), pip_config (an index of one's own) and network.",
+        "file are ca_bundle (a company's CA), pip_config (a private index) and network.",
     ),
 )
-# Words of BuildKit for a wrong Dockerfile, with which the same command would fail again.
+# BuildKit's messages about a wrong Dockerfile, with which the same command would fail again.
 DOCKERFILE = re.compile(
     r"failed to compute cache key.*(?:not found|no such file)|(?:COPY|ADD) failed|unable to find "
     r"(?:user|group)|"
@@ -123,6 +123,6 @@ DOCKERFILE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _REPEAT = (
-    "Nothing was tagged. Mend what it says, then repeat the command: steps that worked "
+    "Nothing was tagged. Repair the cause, then repeat the command: steps that worked "
     "are not run again."
 )

@@ -1,4 +1,4 @@
-"""Find the images that can be built: the user's images/ first, then those that Trainyard ships."""
+"""Find images to build: the user's images/ first, then those that Trainyard ships."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from trainyard.spec.load import IMAGE_FILE_NAME, load_image
 from trainyard.wording import did_you_mean
 
 DEFAULT_IMAGE = "ray-cpu"
-# One component of an image reference (distribution/reference), which a directory's name becomes.
+# A directory's name becomes one component of an image reference (distribution/reference).
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 
 @dataclass(frozen=True)
 class Image:
-    """A directory of images/ to build. `base` is that of image.yaml, or the one given instead."""
+    """A directory of images/ to build. `base` is image.yaml's, unless the caller gave another."""
 
     name: str
     directory: Path
@@ -42,7 +42,7 @@ class Image:
 
 
 def find(name: str, *, directory: Path, base: str | None = None) -> Image:
-    """Return the image of a name under images/, or of a path; `base` replaces that of image.yaml.
+    """Return the image of a name under images/, or of a path; `base` replaces image.yaml's.
 
     Raises RequestError if there is none, or if the directory's name cannot be an image's name.
     """

@@ -1,8 +1,8 @@
-"""The files of an image as its build sees them: a list, a tar stream for the build, and a hash.
+"""An image's files as the build sees them: as a list, a tar stream and a hash.
 
 Hash and stream are made of the same list, so they cannot disagree. An unchanged build must be quick
-even with gigabytes, as of a packaged game: digests of large files are cached by path, inode, size
-and times, as in git's index.
+even with gigabytes of files, so digests of large files are cached by path, inode, size and times,
+as in git's index.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from trainyard.seams.docker import cli
 from trainyard.spec.load import IMAGE_FILE_NAME
 
 DOCKERFILE = "Dockerfile"
-# All files get this date (1 January 2000): with their own dates, each checkout would make other
+# All files get this date (1 January 2000): with their own dates, each checkout would make different
 # layers. Not 1970, since ZIP (wheels) has no dates before 1980.
 DATE = 946_684_800
-# A line of a Dockerfile, no comment, that uses its argument BASE.
+# A line of a Dockerfile, other than a comment, that uses the argument BASE.
 _BASE = re.compile(r"^(?!\s*#).*\$(?:BASE\b|\{BASE\b)", re.MULTILINE)
 LENGTH = 12
 # Part of the hash. Increase it when Trainyard builds images from the same files in another way.
 RECIPE = "2"
-# Bytes. To hash a smaller file is as quick as to look up its digest.
+# Bytes. Hashing a smaller file is as quick as looking up its digest.
 LARGE = 16 * 1024 * 1024
 
 
 def entries(image: Image) -> dict[str, Path]:
-    """Return the files, links and directories of the build, by path in it, sorted.
+    """Return the build's files, links and directories, sorted by their path in the build.
 
     The Dockerfile and image.yaml are left out. Raises RequestError if something in `contents:` of
     image.yaml does not exist.
     """
     sources = {path: image.directory / path for path in cli.context_files(image.directory)}
-    # image.yaml only describes the image: an edit of its text must not make a new image.
+    # image.yaml only describes the image, so an edit of its text must not make a new image.
     for path in (DOCKERFILE, IMAGE_FILE_NAME):
         sources.pop(path, None)
 
@@ -95,7 +95,7 @@ def write(image: Image, target: IO[bytes]) -> None:
 
 
 def _entry(path: str, source: Path) -> tarfile.TarInfo:
-    """Return the tar header of an entry; its mode says only if it is executable, as in git."""
+    """Return the tar header of an entry; as in git, the mode only marks executable files."""
     entry = tarfile.TarInfo(path)
     status = source.lstat()
     entry.mtime = DATE
@@ -119,8 +119,8 @@ def _entry(path: str, source: Path) -> tarfile.TarInfo:
 def tag(source: str, *, base: str) -> str:
     """Return the tag of an image, a hash of its `source_hash` and of `base`.
 
-    `base` is the id of the base image, so that a base whose tag moved makes another image; it is
-    the base's name as long as the engine does not have the base.
+    `base` is the id of the base image, so that a moved tag of the base makes another image. While
+    the engine lacks the base, `base` is the base's name.
     """
     return _hash({"source": source, "base": base})
 
@@ -128,7 +128,7 @@ def tag(source: str, *, base: str) -> str:
 def source_tag(source: str) -> str:
     """Return the tag by which clusters find the image that was pushed from these files.
 
-    It does not depend on the base's id, which is unknown on a machine without the base.
+    The tag does not depend on the base's id, which is unknown on a machine without the base.
     """
     return f"src-{source}"
 

@@ -26,7 +26,7 @@ from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult,
 
 @dataclass(frozen=True)
 class ImageCommand:
-    """The subject of a command: the Docker engine, and the cluster file, which names the image."""
+    """The cluster file and Docker engine of an image command; the cluster file names the image."""
 
     spec: ClusterSpec
     source: Path
@@ -52,7 +52,7 @@ class ImageCommand:
         """Return the image to build. Raises RequestError for a reference, which cannot be built."""
         if self.image is None:
             raise RequestError(
-                f"{self.name} is built by others: there is nothing to build",
+                f"{self.name} is a finished image: there is nothing to build",
                 problems=(Problem(str(self.source), f"image: {self.name} is a full reference"),),
                 hint=f"Name a directory of images/: {', '.join(paths.image_names(self.directory))}",
             )
@@ -63,7 +63,7 @@ class ImageCommand:
 class ListedImage:
     """An image that can be built here, with its `versions` on the engine, the newest first.
 
-    `current` is the id of the version built from the present files, None without one. `problem` is
+    `current` is the id of the version built from the current files, None without one. `problem` is
     the error if the files cannot be read; `image` is then None.
     """
 
@@ -80,8 +80,8 @@ def connected(
 ) -> Iterator[ImageCommand]:
     """Connect to the engine that builds; without Docker, raises PrerequisiteError.
 
-    Without a registry, the engine is the cluster's `docker_host`, which must have the image; else
-    it is this user's engine.
+    Without a registry, the engine is the cluster's `docker_host`, which must have the image. With a
+    registry, the engine is this user's.
     """
     address = None
     if cluster.spec.registry is None:
@@ -155,8 +155,8 @@ def _push(
 ) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
     """Connect to the registry; yield all steps, and a list to which they add the Pushing."""
     with access(registry_of(command.spec), command.engine.environ) as registry:
-        # Before anything is built: a registry that does not answer, or rejects the login, is an
-        # error at once.
+        # Checked before anything is built, so that a registry that does not answer, or rejects the
+        # login, is an error at once.
         registry.api.check()
         pushing: list[Pushing] = []
 
@@ -183,5 +183,5 @@ def _lint_step(command: ImageCommand, report: Report, *, after: str) -> Step:
         passed.append(found)
 
     return Step(
-        "lint", title, done=lambda: YES if passed else no("it is run once"), do=check, after=after
+        "lint", title, done=lambda: YES if passed else no("not checked yet"), do=check, after=after
     )

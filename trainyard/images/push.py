@@ -43,7 +43,7 @@ class Pushed:
 
 @dataclass
 class Pushing:
-    """One push: its steps, and the result. `report` gets the title of a step, and its progress."""
+    """One push: its steps and result. `report` gets a step's title and progress."""
 
     built: Built
     access: Access
@@ -97,7 +97,7 @@ class Pushing:
         """Say whether the registry's tag is this image.
 
         The engine's image id is the digest of the image's config. With containerd's image store, it
-        is that of its manifest.
+        is the digest of the manifest.
         """
         manifest = self.access.api.manifest(self._name, self.built.content)
         if manifest is None:
@@ -112,8 +112,8 @@ class Pushing:
 
     def _push(self) -> None:
         docker_images.tag(self.engine, self.built.image_id, as_=self._reference)
-        # Docker retries a layer five times in a minute, and does not say why. `try_upload` asks
-        # the registry itself, which does.
+        # Docker retries a layer five times in a minute, and does not say why. `try_upload` asks the
+        # registry itself for the reason.
         transfer.push(
             self.engine,
             self._reference,
@@ -141,7 +141,7 @@ class Pushing:
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
-        """Set one more tag; an immutable tag stays on its former image and is only remembered."""
+        """Set one more tag; an immutable tag stays on its former image, and is noted as fixed."""
         try:
             self.access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:

@@ -50,7 +50,7 @@ class PinnedImage:
 
 
 def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
-    """Return the step that resolves all images, so that a missing one fails before other changes.
+    """Return the step that resolves all images, so that a missing one fails first.
 
     A plan shows the error as the step's detail.
     """
@@ -81,9 +81,9 @@ def pinned(
     """Resolve the head's `image`, a directory of images/ or a reference.
 
     `engine` is the engine that will run it; None if each node pulls the image itself. `running` is
-    the reference that the cluster runs now. It is kept if its registry does not answer, and if it
-    means the same image on the engine: pushing a built image changes its reference, which must
-    not restart nodes.
+    the reference that the cluster runs now. It is kept if its registry does not answer, or if it is
+    the same image on the engine. A push changes the reference of a built image, and must not
+    restart nodes.
 
     Raises RegistryError if the registry rejects the request or lacks the image. Without a registry,
     raises RequestError if nodes pull, PrerequisiteError if the engine lacks the built image.
@@ -124,7 +124,7 @@ def of_groups(
     running: Mapping[str, str] | None = None,
     connect: Connect = access.connect,
 ) -> dict[str, PinnedImage]:
-    """Resolve each group's image that differs from the head's; `running` has references by group.
+    """Resolve group images that differ from the head's; `running` has references by group.
 
     Raises the same errors as `pinned`.
     """
@@ -176,7 +176,7 @@ def pulled_bytes(
     directory: Path,
     connect: Connect = access.connect,
 ) -> int:
-    """Return how many bytes a pull of the cluster's largest image takes; 0 if that is unknown."""
+    """Return the bytes of a pull of the cluster's largest image; 0 if unknown."""
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
         others = of_groups(spec, environ, directory=directory, connect=connect)
@@ -215,11 +215,11 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 
 
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
-    """Return an image that was built or loaded on this engine; None if a registry must be asked.
+    """Return an image built or loaded on this engine; None if a registry must be asked.
 
-    A pulled image has a digest of its repository: its registry is asked. With containerd's image
-    store, built images have such a digest, too, and each digest equals the image's id. There, an
-    image with a name of Docker Hub is used as the engine has it, even if it was pulled.
+    A pulled image has a digest of its repository, so its registry is asked. With containerd's image
+    store, built images also have such a digest, and each digest equals the image's id. With that
+    store, the engine's own copy of a Docker Hub image is used, even if it was pulled.
     """
     repository, _, digest = _split(name)
     image = None
@@ -238,7 +238,7 @@ def _made_here(name: str, engine: Engine) -> PinnedImage | None:
 
 @dataclass(frozen=True)
 class _Registries:
-    """Asks registries for the image of one cluster; `running` is the reference that it runs now."""
+    """Asks registries for a cluster's image; `running` is the current reference."""
 
     spec: ClusterSpec
     environ: Mapping[str, str]
@@ -276,9 +276,9 @@ class _Registries:
     def of_others(self, name: str, *, for_engine: bool) -> PinnedImage:
         """Resolve a reference to a digest.
 
-        If nodes pull the image themselves, an error of the registry only becomes a remark: nodes
-        may have access that this machine lacks. For an engine, so does a registry that does not
-        answer: the engine may already have the image.
+        If nodes pull the image themselves, an error of the registry only becomes a remark, because
+        nodes may have access that this machine lacks. For an engine, only a registry that does not
+        answer becomes a remark, because the engine may already have the image.
         """
         host = docker_images.registry_of(name)
         registry = access.registry_at(host, self.spec)
@@ -308,9 +308,9 @@ class _Registries:
     ) -> tuple[Manifest | None, Login | None]:
         """Return the manifest of a reference, None without one, and the login that was used.
 
-        The cluster file's login is used. If it has none, the first request is without a login, so
-        that nodes get none that they do not need. Registries may hide private images from such a
-        request: if it finds nothing, Docker's own login is tried, if there is one.
+        The cluster file's login is used. Without one, the first request is anonymous, so that nodes
+        get no login that they do not need. Registries may hide private images from anonymous
+        requests, so Docker's own login, if any, is tried next.
         """
 
         def asked_as(user: Login | None) -> Manifest | None:
@@ -346,7 +346,7 @@ class _Registries:
 
 
 def _path(name: str, host: str) -> str:
-    """Return a repository's path in its registry: Docker Hub has one-word names under library/."""
+    """Return a repository's path in its registry; on Docker Hub, library/ holds one-word names."""
     path = _split(name)[0].removeprefix(f"{host}/")
     if host == HUB and "/" not in path:
         return f"library/{path}"

@@ -29,7 +29,7 @@ _READ = (
 def _refuse_other_yaml(file: Path) -> None:
     """Raise RequestError for a YAML file of another tool, or without any key of task_runner.
 
-    A misspelt key counts as a key: its error comes later.
+    A misspelt key counts as a key, because a later check reports it.
     """
     documents = foreign.documents_of(file)
     kind = foreign.kind_of(documents)
@@ -80,7 +80,7 @@ def try_out(found: Imported | Clusters) -> None:
         try:
             found.write(directory)
         except RequestError as error:
-            # Without the temporary directory, which means nothing to the user.
+            # The user does not know the temporary directory, so the error leaves it out.
             problems = []
             for each in error.problems:
                 problems.append(replace(each, where=each.where.replace(f"{directory}/", "")))

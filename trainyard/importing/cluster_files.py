@@ -23,7 +23,7 @@ _KINDS = (
     "command line of its "
     "launch.py"
 )
-_HEADER = "# Written by `trainyard cluster.import` from {file}; it says what has no place here.\n"
+_HEADER = "# Written from {file} by `trainyard cluster.import`, which lists what is left out.\n"
 
 
 def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
@@ -62,7 +62,7 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
                 )
             if lines:
                 what = f"{file.name} has {len(lines)} command lines of launch.py"
-                raise RequestError(what, hint="Import each of them behind `--`.")
+                raise RequestError(what, hint="Import each of them by itself, behind `--`.")
 
         documents = list(foreign.unfolded(yaml.safe_load_all(text)))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -92,8 +92,8 @@ def of_context(
 ) -> Clusters:
     """Return cluster files for RayClusters of other tools whose names begin with `prefix`.
 
-    Asks the Kubernetes of `context`; `namespace` None means all. Raises RequestError if there are
-    none, PrerequisiteError and OutsideError if Kubernetes cannot be asked.
+    Asks the Kubernetes API of `context`; `namespace` None means all. Raises RequestError if no such
+    cluster exists, PrerequisiteError and OutsideError if Kubernetes cannot be asked.
     """
     others = backends.others(environ, context=context, namespace=namespace)
     chosen = [other for other in others if other.name.startswith(prefix)]
@@ -159,7 +159,7 @@ def _converted(document: Any) -> tuple[dict[str, Any], list[str]] | None:
     try:
         return backends.imported(document)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise RequestError(f"the file lacks the form that its tool reads: {error!r}") from error
+        raise RequestError(f"the file does not have its tool's format: {error!r}") from error
 
 
 def _name_of(document: Any) -> str:

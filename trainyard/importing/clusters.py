@@ -22,7 +22,7 @@ _OPEN_TO_ALL = (
 
 @dataclass(frozen=True)
 class Clusters:
-    """The texts of cluster files, by the cluster's name; `next` is the command for one of them."""
+    """The texts of cluster files by cluster name; `next` is the command for one file."""
 
     texts: Mapping[str, str]
     notes: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Clusters:
 def read(text: str, *, name: str) -> Clusters | None:
     """Return the clusters of a ~/.cluster_config; None if no line has `name:` and ` address:`.
 
-    Raises RequestError unless all lines have the form `name: NAME address: http://IP:PORT`: Isaac
+    Raises RequestError unless all lines have the form `name: NAME address: http://IP:PORT`. Isaac
     Lab's own script may write broken lines.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -28,7 +28,7 @@ from trainyard.importing.job import (
 )
 from trainyard.importing.shell import Command
 
-# By flag, the script of a command line that begins with the flag instead of a script's name.
+# The script of a command line that begins with a flag instead of a script's name, by that flag.
 SCRIPTS = {
     "--aggregate_jobs": "submit_job",
     "--sub_jobs": "wrap_resources",
@@ -51,24 +51,24 @@ IGNORED = {
         "max_log_extraction_errors is not needed: tune.stop.failures ends a sweep."
     ),
 }
-# Isaac Lab's scripts that run no job, and the hint on what replaces them.
+# Isaac Lab's scripts that run no job, each with a hint on its replacement.
 OTHER_SCRIPTS = {
     "launch": "trainyard cluster.import -- launch.py ... writes its clusters as cluster files.",
     "grok_cluster_with_kubectl": (
         "trainyard cluster.import --context CONTEXT PREFIX writes a file for each cluster."
     ),
-    "mlflow_to_local_tensorboard": "It is not needed for runs of Trainyard, whose event files "
+    "mlflow_to_local_tensorboard": "Runs of Trainyard do not need it, because their event files "
     "come home: "
     "tensorboard --logdir results",
 }
-# Commands of other programs that train, and the hint where their arguments belong.
+# Training commands of other programs, each with a hint where its arguments belong.
 OTHER_PROGRAMS = {
     "ray job submit": "The words after -- are the `command:` of a job.yaml, --runtime-env its "
     "`runtime_env:`, --working-dir its directory jobs/NAME. Or submit it as it is: trainyard "
     "cluster.open prints the address.",
     "ray submit": "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
     "ray up": "trainyard cluster.import FILE writes a cluster file of it.",
-    "rllib train": "jobs/rllib trains what the words of its command say: python train.py ...",
+    "rllib train": "jobs/rllib trains with RLlib; its command is: python train.py ...",
 }
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _ONE_CPU = (
@@ -76,8 +76,8 @@ _ONE_CPU = (
     "flags out for a whole node."
 )
 _VARIABLE_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-# Programs that run Isaac Lab's scripts. They are dropped without a note: the job has its own
-# (`--python`).
+# Programs that run Isaac Lab's scripts. They are dropped without a note, because the job has its
+# own (`--python`).
 _RUNS_PYTHON = re.compile(r"(?:.*/)?(?:python[0-9.]*|isaaclab\.(?:sh|bat)|uv)")
 
 
@@ -100,7 +100,7 @@ def _parser(script: str) -> Parser:
 
 
 def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) -> Imported:
-    """Return the job of the only Isaac Lab command in the lines of a file; note all other text.
+    """Return the job of a file's only Isaac Lab command; note all other text.
 
     If there is none, all words are read as one command. Raises RequestError if there are several.
     """
@@ -128,9 +128,7 @@ def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) ->
     for word in chosen.words:
         variables += _VARIABLE_USED.findall(word)
     for name in dict.fromkeys(variables):
-        notes.append(
-            f"${name} is expanded on the node, where nothing sets it unless `env:` of the job does."
-        )
+        notes.append(f"${name} is expanded on the node, where only `env:` of the job can set it.")
 
     others = [line[0].line for line in lines if known and chosen not in line]
     return _with_notes(replace(found, notes=(*found.notes, *notes)), [*chosen.rest, *others])
@@ -160,9 +158,9 @@ def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Return the words before a script, for a note that they are not read; [] if they run Python.
+    """Return the words before a script, which are not read; [] if they run Python.
 
-    Variables before the program are dropped: in Isaac Lab, they reach no task either.
+    Variables before the program are dropped, because in Isaac Lab they reach no task either.
     """
     before = words[: max(len(words) - len(given) - 1, 0)]
     before = before[shell.variables(before) :]
@@ -195,7 +193,7 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
 
     notes = [
         (
-            "Isaac Lab deals aggregate jobs to its clusters in turn; here they are tasks of one job, "
+            "Isaac Lab distributes aggregate jobs over its clusters in turn; here they are tasks of one job, "
             "on one cluster."
         )
     ]
@@ -338,7 +336,7 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
 
     granular = [name for name in RESOURCES if given[name]]
     if granular and given["num_workers"]:
-        parser.error(f"give either num_workers or {', '.join(granular)}, as Isaac Lab asks for too")
+        parser.error(f"give either num_workers or {', '.join(granular)}, as for Isaac Lab")
 
     if any(workers < 1 for workers in given["num_workers"] or ()):
         parser.error("num_workers must be at least 1")
@@ -359,7 +357,7 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
     """Return the resources of a sub-job: its value of each flag, else the flag's last value.
 
-    Without such flags it is a share of a node.
+    Without such flags, the resources are a share of a node.
     """
     if not any(given[name] for name in RESOURCES):
         workers = given["num_workers"] or [1]
@@ -405,7 +403,7 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
     """Return a sub-job's command, and the variables set before it.
 
     A single word is a sub-job in quotes. Isaac Lab joins all words without quotes, so that a quoted
-    value with shell operators is cut: of `bash -c 'cd /w && python a.py'`, bash would only change
+    value with shell operators is cut. In `bash -c 'cd /w && python a.py'`, bash would only change
     the directory. Raises RequestError for such a value, with both readings.
     """
     if len(words) == 1:
@@ -422,7 +420,7 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
                 f"job {number} can be read in two ways: {joined}",
                 problems=(
                     Problem("one value", shlex.quote(value)),
-                    Problem("signs of a shell, as Isaac Lab reads it", joined),
+                    Problem("shell operators, as Isaac Lab reads them", joined),
                 ),
                 hint="Put the whole sub-job in quotes, and its values in others: "
                 f"{shlex.quote(shlex.join(words))}",

@@ -97,7 +97,7 @@ class Imported:
 
 
 def refuse_unreadable(file: Path) -> None:
-    """Raise RequestError for a path that is no regular file: to read a pipe could block."""
+    """Raise RequestError unless a path is a regular file, because reading a pipe may block."""
     try:
         kind = file.stat().st_mode
     except FileNotFoundError as error:
@@ -121,7 +121,7 @@ def _target(directory: Path, name: str) -> Path:
     if relative == Path(JOB_FILE_NAME):
         raise RequestError(
             f"{name} would take the place of the job file, which has that name",
-            hint="Rename that file, and what names it.",
+            hint="Rename that file, and each mention of its name.",
         )
     return directory / relative
 
@@ -165,5 +165,5 @@ def note_of_training(name: str, command: Sequence[str]) -> str | None:
 
 
 def _trains_here(command: Sequence[str]) -> bool:
-    """Say whether a shell's line trains without `cd`: logs/ is then in the task's directory."""
+    """Say whether a shell's line trains without `cd`, so that logs/ is in the task's directory."""
     return any(_IN_LINE.search(word) and not _ELSEWHERE.search(word) for word in command)

@@ -28,7 +28,7 @@ from trainyard.importing.job import (
 from trainyard.seams import programs
 from trainyard.spec.units import format_duration
 
-# To load a file of classes takes a second. One that never ends must not block the terminal.
+# Loading a file of classes takes a second. A file that never ends must not block the terminal.
 LOAD_SECONDS = 60.0
 _NAMES = ("cfg_class", "stopper", "progress_reporter")
 
@@ -69,7 +69,7 @@ def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[st
 
     if found["ends_sweep"]:
         yield (
-            f"stop_all of {options.stopper} is not asked: each trial has a stopper of its own. "
+            f"stop_all of {options.stopper} is not called: each trial has a stopper of its own. "
             "tune.time, "
             "tune.stop.plateau and tune.stop.failures end a sweep."
         )
@@ -100,7 +100,7 @@ def _described(file: Path, options: Options) -> dict[str, Any]:
             hint="A JobCfg class must be defined without waiting for anything.",
         )
 
-    # Not just the last line: output of the file, or of functions of atexit, may follow.
+    # All lines are searched, because output of the file or of atexit functions may follow.
     ours = f"{PROGRAM}: "
     said = [line.removeprefix(ours) for line in ended.tail if line.startswith(ours)]
     if said and said[-1].startswith("{"):
@@ -125,7 +125,7 @@ def _flags(**values: str) -> list[str]:
 
 
 def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> dict[str, Any]:
-    """Return the job file's content: a sweep, or repeated trainings if nothing is to choose."""
+    """Return the job file's content: a sweep, or repeated trainings if there is nothing to choose."""
     flags = _flags(
         cfg_file=f"{file.resolve().parent.name}/{file.name}",
         cfg_class=found["cfg_class"],

@@ -1,7 +1,7 @@
 """Convert a command line of Isaac Lab's launch.py into the RayClusters that it would make.
 
-Flags and defaults are those of launch.py and util.py. The result is that of kuberay.yaml.jinja, in
-all versions of Isaac Lab from source/standalone/workflows/ray to isaaclab_contrib.rl.ray.
+Flags and defaults are those of launch.py and util.py. The result equals that of kuberay.yaml.jinja,
+in all versions of Isaac Lab from source/standalone/workflows/ray to isaaclab_contrib.rl.ray.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ def clusters(words: Sequence[str]) -> list[dict[str, Any]]:
     """Return the RayClusters of a command line. Raises RequestError if launch.py rejects it."""
     given = _parser().parse_args(_after_script(words))
     if "head" in given.name:
-        raise RequestError(
-            f"{SCRIPT}.py: a name that has `head` in it is refused there", where=given.name
-        )
+        raise RequestError(f"{SCRIPT}.py rejects a name that contains `head`", where=given.name)
 
     groups = _groups(vars(given))
     names = [given.name]

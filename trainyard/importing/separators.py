@@ -1,4 +1,4 @@
-"""Cut a command line of Isaac Lab into jobs at the signs `+` and `*`, but never within a value.
+"""Cut an Isaac Lab command line into jobs at the signs `+` and `*` outside of values.
 
 Isaac Lab joins all words by blanks, and cuts at every sign (wrap_resources.py, submit_job.py):
 `lr=1e+5` is two jobs there. Here a sign separates jobs if a program follows it. Inside a number or
@@ -59,7 +59,7 @@ def _unquoted(text: str) -> list[Word]:
 
 def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
     found: list[list[Word]] = [[]]
-    # Words that began a job: wherever they appear again, they count as programs.
+    # Words that began a job count as programs wherever they appear again.
     programs: set[str] = set()
     for index, (word, raw) in enumerate(words):
         following = None
@@ -90,7 +90,7 @@ def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
 def _pieces(
     word: str, sign: str, found: Sequence[Words], programs: set[str], following: str | None
 ) -> Words:
-    """Return the parts of a word, with the sign between those that it separates.
+    """Return the parts of a word, with the sign between two parts of different jobs.
 
     `found` are the jobs so far. Raises RequestError for an unclear sign.
     """
@@ -116,7 +116,7 @@ def _pieces(
 def _meaning(left: str, right: str, programs: set[str], following: str | None) -> Meaning:
     """Say whether a sign between two parts of a word separates jobs; "both" if it is unclear.
 
-    `following` is what comes after the right part.
+    `following` is the word or part after the right part.
     """
     begins = right or following
     if begins is None or _begins(begins, programs, following if right else None):

@@ -25,13 +25,13 @@ _TOKEN = re.compile(
     rf"""|(?P<word>(?:{_QUOTED}|{_INSIDE}|[^\s'"\\;&|<>()`])+)""",
     re.DOTALL,
 )
-# A `*` or `?` counts as a pattern of paths only without these characters: Hydra's `key=[1,*]` is
-# none.
+# A word with `*` or `?` is a pattern of paths only without these characters, unlike Hydra's
+# `key=[1,*]`.
 _PATTERN = r"[^\s=\[\](){}+]"
 _SIGN = re.compile(rf"[;&|<>$`\n]|(?:^|\s)(?:#|\(|~(?:/|\s|$)|{_PATTERN}*[*?]{_PATTERN}*(?=\s|$))")
 _OF_HOME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=~(?:/[\w./-]*)?$")
 _BRACES = re.compile(r"(?<!\$)\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
-# Commands that only a shell has: they are no programs on PATH.
+# Commands that exist only in a shell, and not as programs on PATH.
 _BUILTINS = (
     ". : ! { source exec cd pushd popd export declare readonly eval set unset shopt shift read trap "
     "ulimit umask wait alias command builtin type let if for while until case select function time"
@@ -41,7 +41,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "\\": "\\", "'": "'", 
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a line: its words, unquoted, and the text of the line before and after it.
+    """One command of a line: its unquoted words, and the line's text before and after it.
 
     Redirections are part of `after`.
     """
@@ -171,7 +171,7 @@ def command(line: str) -> list[str]:
 
 
 def is_needed(text: str) -> bool:
-    """Say whether a text needs a shell for more than to split and unquote its words."""
+    """Say whether a text needs a shell for more than splitting and unquoting its words."""
     bare = _bare(text)
     return _SIGN.search(bare) is not None or _begins_in_shell(bare.split())
 
@@ -195,7 +195,7 @@ def _kept(quotation: str) -> str:
 def is_needed_for(words: Sequence[str]) -> bool:
     """Say whether words, joined by blanks, need a shell, as `is_needed` does.
 
-    A word with a blank was a quoted value, and so was one like #colour: it is no comment.
+    A word with a blank was a quoted value, and so was a word like #colour, which is no comment.
     """
     return any(map(_is_sign, words)) or _begins_in_shell(words)
 
@@ -215,7 +215,7 @@ def _in_quotes(word: str) -> str:
     if _OF_HOME.match(word):
         return word
     name = VARIABLE.match(word)
-    # Only the value is quoted: a shell takes 'NAME=value' in quotes for a program.
+    # Only the value is quoted, because a shell takes 'NAME=value' in quotes for a program.
     if name:
         return f"{name[0]}{shlex.quote(word[name.end() :])}"
     return shlex.quote(word)

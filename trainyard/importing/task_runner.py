@@ -1,4 +1,4 @@
-"""Convert a YAML file of Isaac Lab's task_runner into a job: tasks with resources and nodes."""
+"""Convert a file of Isaac Lab's task_runner into a job of tasks, resources and nodes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def read(file: Path, *, python: str) -> Imported:
     files: dict[str, Path] = {}
     tasks = _with_names([_task(task, files, python, file.parent) for task in found.tasks])
     # Ray would put these modules on Python's path. Here they are sent to the top of the job's
-    # directory, and PYTHONPATH includes that.
+    # directory, and PYTHONPATH includes that directory.
     modules = [str((file.parent / name).resolve()) for name in found.py_modules or ()]
 
     runtime_env = {}
@@ -153,7 +153,7 @@ def read(file: Path, *, python: str) -> Imported:
 def _task(
     task: TaskSection, files: dict[str, Path], python: str, directory: Path
 ) -> dict[str, Any]:
-    """Return one task; add to `files` each file that its words name in the YAML file's directory."""
+    """Return one task; add to `files` each file below `directory` that its words name."""
     # task_runner joins the words in the same way.
     line = " ".join([python, *task.py_args.split()])
     if shell.is_needed(line):

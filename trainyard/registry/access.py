@@ -38,9 +38,9 @@ def registry_of(spec: ClusterSpec) -> Registry:
 
 
 def registry_at(host: str, spec: ClusterSpec) -> Registry:
-    """Return the registry at `host` (HOST[:PORT]), as in the cluster file if the file names it.
+    """Return the registry at HOST[:PORT], as in the cluster file if the file names it.
 
-    Another registry on loopback is spoken to by plain HTTP, as Docker does.
+    Any other registry on loopback uses plain HTTP, as with Docker.
     """
     if spec.registry and spec.registry.address == host:
         return spec.registry
@@ -55,7 +55,7 @@ def host_port(registry: Registry) -> HostPort:
 
 
 def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
-    """Return the directory here for the certificate of a registry that Trainyard runs."""
+    """Return this machine's directory for the certificate of a registry that Trainyard runs."""
     name = registry.address.replace("[", "").replace("]", "").replace(":", "_")
     return paths.state_home(environ) / "registries" / name
 
@@ -115,6 +115,6 @@ def access(registry: Registry, environ: Mapping[str, str]) -> Iterator[Access]:
 
 
 def connect(registry: Registry, environ: Mapping[str, str], as_login: Login | None) -> RegistryApi:
-    """Return a connection, a context manager; anonymous without `as_login`. No request is sent."""
+    """Return a connection, anonymous without `as_login`. No request is sent."""
     ca = ca_file(registry, environ)
     return RegistryApi(registry.address, insecure=registry.insecure, ca_file=ca, login=as_login)

@@ -37,7 +37,7 @@ def make(host: str, *, now: datetime) -> KeyPair:
     except ValueError:
         served = x509.DNSName(host.lower())
 
-    # Valid from a day ago: the clocks of other hosts may be behind.
+    # Valid from a day ago, because the clocks of other hosts may be behind.
     since = now - DAY
     until = now + DAYS * DAY
     certificate = (

@@ -1,4 +1,4 @@
-"""The container of a registry. Changed settings replace it; the volume with the images stays.
+"""A registry's container. Changed settings replace it; the volume of images stays.
 
 Trainyard sets the paths of configuration and data, since their defaults differ between images
 (registry:2, registry:3, Debian's).
@@ -37,7 +37,7 @@ LONGEST_PASSWORD = 72
 SETTINGS_LABEL = "io.trainyard.registry.settings"
 # With so many rounds, guessing the password from the settings' hash is as slow as from htpasswd.
 PBKDF2_ROUNDS = 200_000
-# The states of a container that was started; whether it keeps running is another step's question.
+# The states of a container that was started. Another step asks whether it keeps running.
 STARTED = ("running", "restarting")
 
 
@@ -119,8 +119,8 @@ def _settings_hash(target: Target) -> str:
 
 def files(target: Target) -> dict[str, bytes]:
     """Return the files to put into the container, by path."""
-    # The registry asks for a password only if the cluster file names a login: an entry of
-    # `docker login` for its address does not count.
+    # The registry asks for a password only if the cluster file names a login. An entry of `docker
+    # login` for its address does not count.
     login = named_login(target.registry, target.environ)
     tls = not target.registry.insecure
     content = {CONFIG: config(tls=tls, login=login is not None)}
@@ -135,13 +135,12 @@ def files(target: Target) -> dict[str, bytes]:
 def config(*, tls: bool, login: bool) -> bytes:
     """Return the registry's configuration (distribution.github.io, "Configuring a registry").
 
-    It is JSON, which is YAML. Unfinished uploads are removed after a day instead of a week: they
-    may have filled the disk.
+    It is JSON, which is YAML. Unfinished uploads are removed after a day instead of a week, because
+    they may have filled the disk.
     """
     document: dict[str, Any] = {
         "version": "0.1",
-        # No cache of layer descriptors: it would still list layers that garbage collection has
-        # removed.
+        # A cache of layer descriptors would still list layers that garbage collection has removed.
         "storage": {
             "filesystem": {"rootdirectory": DATA},
             "delete": {"enabled": True},

@@ -22,7 +22,7 @@ from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing
 # The ids of two steps.
 _CA = "ca"
 _START = "start"
-# Below so much free disk, `up` warns. Ray's own image takes 0.7 GiB, Isaac's tens of GiB.
+# `up` warns below this much free disk. Ray's own image takes 0.7 GiB, Isaac's tens of GiB.
 DISK_DESIRED = 20 * GIB
 
 
@@ -78,7 +78,7 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
 
 
 def down_steps(target: Target, *, purge: bool) -> list[Step]:
-    """Return the steps that remove the registry; container and volume are found by their label."""
+    """Return the steps that remove the container and volume with the registry's label."""
 
     def removal(
         id: str, title: str, left: Callable[[], object], remove: Callable[[], None]
@@ -110,7 +110,7 @@ def down_steps(target: Target, *, purge: bool) -> list[Step]:
 
 
 def images_here(target: Target) -> tuple[str, ...]:
-    """Return the tags of this registry that images built by Trainyard still have on the engine."""
+    """Return this registry's tags of Trainyard's images that are still on the engine."""
     names = []
     for image in images.ours(target.engine):
         names += [tag for tag in image.tags if tag.startswith(f"{target.address}/")]
@@ -162,7 +162,7 @@ def _make_ca(target: Target) -> None:
     pair = None
     current = target.container
     if current:
-        # Another machine may have made the container: keep the certificate that hosts trust.
+        # If another machine made the container, keep the certificate that hosts trust.
         pair = container.read_certificate(target, current)
     pair = pair or certificates.make(target.host_port.host, now=target.now())
     certificates.save(pair, target.state)
@@ -196,7 +196,7 @@ def _answers(target: Target) -> Answer:
 
 
 def disk_free(target: Target) -> int | None:
-    """Return the free bytes of the disk with the engine's data; None if unknown on this machine."""
+    """Return the free bytes on the engine's disk; None if this machine cannot know."""
     root = Path(str(target.engine.info().get("DockerRootDir") or "/nowhere"))
     if target.engine.is_here:
         with suppress(OSError):

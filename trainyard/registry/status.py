@@ -54,9 +54,9 @@ class RegistryStatus:
 
     `container` is None for a registry that Trainyard did not make. `volume` has the images, also
     while no container runs. `trusted` says whether Docker here accepts the registry, None if that
-    could not be asked. `content` is None if the registry does not answer or does not list its
-    images, and `detail` says why. `others` are addresses of other registries that Trainyard runs on
-    this engine.
+    is unknown. `content` is None if the registry does not answer or does not list its images, and
+    `detail` says why. `others` are addresses of other registries that Trainyard runs on this
+    engine.
     """
 
     state: State
@@ -84,7 +84,7 @@ def status(target: Target) -> RegistryStatus:
     trusted = None
     if is_answering:
         with suppress(OutsideError):
-            trusted = trust.is_let_in(target)
+            trusted = trust.is_accepted(target)
 
     ours = {found.labels[LABEL] for found in containers.labelled(target.engine, LABEL)}
     return RegistryStatus(
@@ -110,7 +110,7 @@ def content_of(api: RegistryApi) -> Content:
             parts |= sizes
         blobs |= parts
 
-        # The catalogue still lists repositories whose last tag was removed: they are left out.
+        # The catalogue still lists repositories whose last tag was removed. They are left out.
         if answers:
             tags = tuple(tag for tag, _ in answers)
             repositories.append(Repository(name, tags, sum(parts.values())))
@@ -119,7 +119,7 @@ def content_of(api: RegistryApi) -> Content:
 
 
 def _content(target: Target) -> tuple[bool, Content | None, str]:
-    """Return whether the registry answers, its content, and if that is unknown, the reason."""
+    """Return whether the registry answers, its content, and the reason if that is unknown."""
     try:
         with target.api() as api:
             api.check()
@@ -135,7 +135,7 @@ def _content(target: Target) -> tuple[bool, Content | None, str]:
 def _ask(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
     """Return a tag, and the sizes of all its blobs by digest.
 
-    A damaged manifest raises nothing: the tag has the `problem`.
+    A damaged manifest raises no error, but becomes the tag's `problem`.
     """
     try:
         manifest = api.manifest(repository, tag)

@@ -1,4 +1,4 @@
-"""The registry that a command is about, and the Docker engine that runs, or would run, it."""
+"""The registry of a command, and the Docker engine for its container."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Return the name of container and volume, by host and port: two hosts may use one port."""
+        """Return the name of container and volume, by host and port; two hosts may use one port."""
         return f"trainyard-registry-{self.host_port.host.replace(':', '-')}-{self.host_port.port}"
 
     @property
@@ -73,8 +73,8 @@ class Target:
     def bind_address(self) -> str:
         """Return the IP address to publish the port on, IPv4 if there is one.
 
-        Raises RequestError if the registry's host has no IP address or, while Docker runs here,
-        none of this machine.
+        Raises RequestError if the registry's host has no IP address, or none of this machine if
+        Docker runs here.
         """
         host = self.host_port.host
         candidates = list(addresses.resolve(host))
@@ -97,7 +97,7 @@ class Target:
         return access.connect(self.registry, self.environ, self.login)
 
     def run(self, steps: Sequence[Step], progress: Progress) -> list[StepResult]:
-        """Run the steps under the registry's lock: other commands on this registry wait."""
+        """Run the steps under the registry's lock, for which other commands on it wait."""
         path = self.state.with_name(f"{self.state.name}.lock")
         with lock.alone(path, progress, keep=self.state.exists, what="registry"):
             return run(steps, progress)

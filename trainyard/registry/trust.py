@@ -1,4 +1,4 @@
-"""The steps that make this host's Docker trust a registry, and prove it by a pull."""
+"""The steps that make this host's Docker trust a registry, with a pull as proof."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" trainyard regis
 
 
 def trust_steps(target: Target) -> list[Step]:
-    """Return the steps. To choose them, ask the registry and Docker already.
+    """Return the steps, which depend on what the registry and Docker answer now.
 
     Raises PrerequisiteError if Docker's settings cannot be changed from here.
     """
@@ -56,8 +56,8 @@ def trust_steps(target: Target) -> list[Step]:
     return [*steps, Step("proof", "A pull proves it", is_proven, prove, after=after)]
 
 
-def is_let_in(target: Target) -> bool:
-    """Say whether Docker accepts the registry, by TLS with a trusted certificate or plain HTTP."""
+def is_accepted(target: Target) -> bool:
+    """Say whether Docker accepts the registry, by trusted TLS or plain HTTP."""
     try:
         transfer.registry_digest(target.engine, _probe(target), login=target.login)
     except CertificateError:
@@ -77,14 +77,14 @@ def kept_here(target: Target) -> tuple[str, ...]:
         if daemon and target.address in _read(daemon.settings).get(KEY, ()):
             path = daemon.settings
             remove = (
-                f"take it out there, then: sudo systemctl reload docker (copies: {path}.DATE-TIME)"
+                f"remove it there, then: sudo systemctl reload docker (copies: {path}.DATE-TIME)"
             )
             texts.append(f"Docker here still has its address in {KEY} of {path}; {remove}")
     return tuple(texts)
 
 
 def _plain_steps(target: Target) -> list[Step]:
-    if is_let_in(target):
+    if is_accepted(target):
         return []
 
     daemon = _daemon(target)
@@ -97,9 +97,9 @@ def _plain_steps(target: Target) -> list[Step]:
         return no("it is not there")
 
     def accepts() -> Answer:
-        if is_let_in(target):
+        if is_accepted(target):
             return YES
-        return no("not yet; it does after: sudo systemctl restart docker")
+        return no("not yet; a restart helps: sudo systemctl restart docker")
 
     return [
         Step(
@@ -121,9 +121,9 @@ def _plain_steps(target: Target) -> list[Step]:
 
 def _tls_steps(target: Target) -> list[Step]:
     ca = access.ca_file(target.registry, target.environ)
-    if ca is None or (docker_daemon.find(target.engine) is None and is_let_in(target)):
-        # A public CA needs no file. An engine elsewhere that accepts the registry already needs
-        # none either; its files could not be written from here.
+    if ca is None or (docker_daemon.find(target.engine) is None and is_accepted(target)):
+        # A public CA needs no file. Neither does a remote engine that accepts the registry already;
+        # its files could not be written from here.
         return []
 
     # Raises PrerequisiteError if Docker's files are not on this machine.
@@ -147,7 +147,7 @@ def _tls_steps(target: Target) -> list[Step]:
 def _daemon(target: Target) -> Daemon:
     """Return the dockerd on this machine whose settings are to be changed.
 
-    Raises PrerequisiteError, with what to do by hand, if the engine is no such dockerd.
+    Raises PrerequisiteError, with instructions, if the engine is not such a dockerd.
     """
     daemon = docker_daemon.find(target.engine)
     if daemon:
@@ -248,7 +248,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise ValueError(f"{KEY} are not a list")
     except (ValueError, TypeError) as error:
         raise PrerequisiteError(
-            f"Docker's settings file is not JSON as Docker reads it: {error}",
+            f"Docker's settings file is not JSON that Docker accepts: {error}",
             where=str(path),
             hint="Docker would not start with it. Repair it, then repeat this command; nothing "
             "was changed.",

@@ -1,1 +1,1 @@
-"""The only modules that touch the outside: HTTP, processes, SDKs."""
+"""The only modules that talk to outside systems: HTTP, processes, SDKs."""

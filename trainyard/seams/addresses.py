@@ -24,7 +24,7 @@ def resolve(host: str) -> tuple[str, ...]:
 
 
 def outgoing(host: str) -> str:
-    """Return the own address from which this machine would reach an IP address; sends nothing."""
+    """Return this machine's source address for traffic to an IP address; sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))
         return str(probe.getsockname()[0])
@@ -75,7 +75,7 @@ def answers(address: str, port: int, *, ca: str = "") -> bool:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Make the system end the connection half a minute after the other side has vanished."""
+    """Make the kernel end the connection half a minute after the other side has vanished."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # TCP_KEEPALIVE is macOS's name for TCP_KEEPIDLE.
@@ -97,7 +97,7 @@ def _bind(address: str, port: int) -> int:
         family = socket.AF_INET
 
     with socket.socket(family) as probe:
-        # As Docker does: a connection that has just ended must not make its port count as used.
+        # As in Docker, a connection that has just ended must not make its port count as used.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))

@@ -1,4 +1,4 @@
-"""AWS through boto3: answers unchanged, every rejection as one of Trainyard's errors."""
+"""AWS through boto3: answers are unchanged, each rejection becomes a Trainyard error."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ REFUSALS = (
     Rule(
         "AuthFailure|InvalidClientTokenId|SignatureDoesNotMatch|UnrecognizedClient|InvalidAccessKeyId",
         "AWS does not accept the credentials of {who}",
-        "Are the credentials right, and is the clock of this machine? "
+        "Are the credentials right? Is this machine's clock right? "
         "Try: aws sts get-caller-identity{profile}",
         error=PrerequisiteError,
     ),
@@ -96,7 +96,7 @@ class AwsError(OutsideError):
 
 
 class Aws:
-    """An account and a region. Nothing is sent before the first call; threads may share it.
+    """One AWS account and region, for any thread; nothing is sent before the first call.
 
     Every call raises PrerequisiteError without boto3, credentials or rights, and AwsError for any
     other rejection.
@@ -206,7 +206,7 @@ class Aws:
             from botocore.exceptions import BotoCoreError
         except ImportError as error:
             raise PrerequisiteError(
-                "boto3, with which AWS is asked, is not installed",
+                "boto3, the library for AWS, is not installed",
                 hint=f"Install it: {versions.installing('ec2')}; "
                 f"for ECR alone: {versions.installing('aws')}",
             ) from error

@@ -36,7 +36,7 @@ def hourly(aws: Aws, region: str, types: Sequence[str]) -> float | None:
 
 
 def monthly(aws: Aws, region: str, gibibytes: int, kind: str) -> float | None:
-    """Return the price of a volume for a month, in USD, for its size alone; None if unknown."""
+    """Return the monthly price of a volume's size in USD; None if unknown."""
     price = _price(aws, region, productFamily="Storage", volumeApiName=kind)
     if price is None:
         return None
@@ -58,7 +58,7 @@ def _price(aws: Aws, region: str, **product: str) -> float | None:
                 for part in term["priceDimensions"].values():
                     prices.append(float(part["pricePerUnit"]["USD"]))
     except (TrainyardError, KeyError):
-        # Few users have the right to ask for prices, and no command may fail for want of one.
+        # Few users have the right to ask for prices, and a command must work without them.
         return None
 
     return max(prices, default=None)

@@ -23,7 +23,7 @@ def region(address: str) -> str:
 
 
 def login(address: str, environ: Mapping[str, str]) -> Login:
-    """Ask AWS for a new login; called at every push and pull, so that none has expired.
+    """Ask AWS for a new login, at each push and pull so that no login has expired.
 
     Raises PrerequisiteError without boto3, AWS credentials or rights, OutsideError when AWS
     refuses.
@@ -61,5 +61,5 @@ def _account(address: str) -> dict[str, str]:
 
 
 def _aws(address: str, environ: Mapping[str, str]) -> Aws:
-    # The registry refuses a login of any other region than that of its address.
+    # The registry rejects a login of a region other than its own.
     return Aws(environ, region=region(address))

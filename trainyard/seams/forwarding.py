@@ -1,7 +1,7 @@
-"""Ports and sockets of this machine that lead elsewhere, for as long as this process lives.
+"""Ports and sockets of this machine that forward connections while this process lives.
 
 Each connection has a thread of its own. A connection that cannot be served is closed at once,
-because clients would wait through silence; `last_error` says why.
+because its client would otherwise wait for an answer; `last_error` gives the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
 
 
 def last_error(address: object) -> str:
-    """Say why the newest connection to a forward (port or path) failed; "" if it did not."""
+    """Return why the newest connection to a forward (port or path) failed; "" if it worked."""
     with _lock:
         for forward in _forwards.values():
             if forward.address == address:

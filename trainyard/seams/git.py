@@ -41,7 +41,7 @@ def changed(top: Path) -> tuple[str, ...]:
 
 
 def _git(directory: Path, *arguments: str) -> str | None:
-    # --no-optional-locks: only look, never write the repository's index
+    # --no-optional-locks prevents git from writing the repository's index.
     command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]
     try:
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""Helm: a chart's CRDs, the state of a release, and a release installed or removed.
+"""Helm: read a chart's CRDs and a release's state, install and remove releases.
 
 `--wait` is never used: Kubernetes itself is asked for readiness. Values travel through stdin, and
 never in argv.
@@ -22,13 +22,13 @@ INSTALL = (
     "by an administrator."
 )
 UNREACHABLE = (
-    "If this machine does not reach that repository: `helm pull` the chart on one that does, and "
-    "name the directory or .tgz in the cluster file (kuberay.operator.chart); or a mirror "
+    "If this machine cannot reach that repository, `helm pull` the chart on one that can, and "
+    "name the directory or .tgz in the cluster file (kuberay.operator.chart). Or name a mirror "
     "(kuberay.operator.repository)."
 )
 # Texts of Go's HTTP client about a server that does not answer.
 _SILENT = ("no such host", "connection refused", "i/o timeout", "unreachable", "x509:")
-# Most of this is for fetching a remote chart: without --wait the rest takes seconds.
+# Most of this time is for fetching a remote chart; without --wait the rest takes seconds.
 SECONDS = 180.0
 # KubeRay's CRDs are a megabyte of YAML: 1 s with libyaml, 15 s without.
 _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -58,7 +58,7 @@ class Chart:
 class Release:
     """A release: `status` is deployed, pending-install, failed, ...
 
-    `description` is the text of its last installation; it shows which releases are Trainyard's.
+    `description` is set by each installation, and marks Trainyard's releases.
     """
 
     status: str
@@ -74,7 +74,7 @@ class Helm:
     context: str
 
     def crds(self, chart: Chart) -> list[Object]:
-        """Return the CRDs that a chart brings; nothing is asked of Kubernetes."""
+        """Return the CRDs that a chart brings, without asking Kubernetes."""
         output = self._run(["show", "crds", *chart.arguments], doing=f"read the chart {chart.name}")
         crds = []
         for document in yaml.load_all(output, Loader=_SAFE):

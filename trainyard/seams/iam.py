@@ -1,4 +1,4 @@
-"""Rights in an AWS account, as IAM says."""
+"""Rights in an AWS account, as IAM simulates them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOR_EC2 = {
 
 
 def may_pass(aws: Aws, caller: str, role: str) -> bool:
-    """Ask IAM whether `caller`, a user or a session, may give `role` to instances; both are ARNs.
+    """Ask IAM whether `caller`, a user's or session's ARN, may give `role` to instances.
 
     Conditions on values that are not known here (tags, times) count as met.
     """

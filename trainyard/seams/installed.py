@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from trainyard import versions
 
-# Files that an installer adds to those of a wheel, or writes in its own way.
+# Files that an installer adds to a wheel's files, or rewrites.
 _BY_INSTALLER = {
     "INSTALLER",
     "RECORD",
@@ -33,9 +33,9 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 class Origin:
     """The source of an installation.
 
-    `address` is what pip takes behind `@`; "" unless other machines can reach it. `checkout` is the
-    directory of an editable installation. If both are empty, only the installed files can be
-    copied.
+    `address` is what follows `@` in a pip requirement; "" if other machines cannot reach the
+    source. `checkout` is the directory of an editable installation. If both are empty, only the
+    installed files can be copied.
     """
 
     address: str = ""
@@ -43,7 +43,7 @@ class Origin:
 
 
 def find() -> Distribution | None:
-    """Return the installed distribution; None where Trainyard is used without an installation."""
+    """Return the installed distribution; None if Trainyard runs without being installed."""
     try:
         return Distribution.from_name(versions.DISTRIBUTION)
     except PackageNotFoundError:
@@ -51,7 +51,7 @@ def find() -> Distribution | None:
 
 
 def source() -> str:
-    """Return the address of the installation's source, as the installer noted it; "" if unknown."""
+    """Return the source's address as the installer recorded it; "" if unknown."""
     distribution = find()
     direct_url = None
     if distribution:
@@ -60,7 +60,7 @@ def source() -> str:
 
 
 def origin(direct_url: str | None) -> Origin:
-    """Return the source of an installation, by its direct_url.json (None: there is none)."""
+    """Return the source that a direct_url.json names; an empty Origin for None."""
     noted: Mapping[str, Any] = json.loads(direct_url or "{}")
     url = str(noted.get("url", ""))
     if not url:
@@ -122,7 +122,7 @@ def write_wheel(distribution: Distribution, directory: Path) -> Path:
 
 
 def _is_of_wheel(name: str) -> bool:
-    """Say whether an installed file is from the wheel: installers add .pyc, scripts and notes."""
+    """Say whether a file is from the wheel, not the installer's (.pyc, script, note)."""
     path = Path(name)
     is_outside = path.is_absolute() or ".." in path.parts
     is_note = ".dist-info/" in name and path.name in _BY_INSTALLER

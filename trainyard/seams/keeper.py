@@ -1,11 +1,11 @@
-"""The keeper of a local Ray node: every process of the node is its descendant, and ends with it.
+"""The keeper of a local Ray node: the ancestor of its processes, which end with it.
 
 `ray start` leaves daemons behind that no process owns. The keeper adopts them (as their
 "subreaper", prctl(2)), so that one recorded process represents the node. It ends all of them at
 SIGTERM, or when the node's raylet or GCS ends. If the keeper itself is killed, its processes are
 still found by their session.
 
-Usage: keeper.py RECORD LOG COMMAND...   COMMAND is `ray start`. The keeper waits until the file
+Usage: keeper.py RECORD LOG COMMAND... COMMAND is `ray start`. The keeper waits until the file
 RECORD names its pid, so that no node runs without a record. LOG is the file with the output of the
 keeper and of COMMAND. The working directory is the node's temporary directory.
 """
@@ -39,9 +39,10 @@ GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3
 # The load for each CPU above which the machine counts as busy.
 BUSY = 2
-# Ray's texts at limits that it has no setting for: 15 s for its agents to start (node_manager.cc),
-# 30 s for the raylet (node.py). With a load of 10 on 2 cores both limits were exceeded, and the
-# next try started the node. The third text is that of a worker whose head was restarted meanwhile.
+# Ray's messages for time limits that have no setting: 15 s for its agents to start
+# (node_manager.cc), 30 s for the raylet (node.py). With a load of 10 on 2 cores both limits were
+# exceeded, and the next try started the node. The third message comes from a worker whose head was
+# restarted meanwhile.
 TOO_BUSY = (
     "Timed out waiting for file",
     "The current node timed out during startup",
@@ -85,7 +86,7 @@ def _start(command: list[str], log: Path) -> int:
 
     load = os.getloadavg()[0]
     cpus = os.cpu_count() or 1
-    # On a machine that is not busy, the cause is unknown: the log ends with the node's own words.
+    # On a machine that is not busy, the cause is unknown, and the log ends with the node's output.
     if load > BUSY * cpus:
         print(f"{GAVE_UP}; tried {TRIES} times; load {load:.1f} on {cpus} CPUs", flush=True)
     return code
@@ -99,8 +100,7 @@ def _was_too_busy(log: Path, size: int) -> bool:
 
 
 def _end_everything() -> None:
-    # Nothing on the node is worth a longer wait, and gcs_server may ignore SIGTERM for many
-    # seconds.
+    # gcs_server may ignore SIGTERM for many seconds, and nothing on the node is worth the wait.
     processes.end(_mine, grace=1.0, deadline=5.0)
     _reap()
 
@@ -111,7 +111,7 @@ def _adopt_orphans() -> None:
 
 
 def _ask(signum: int, frame: object) -> None:
-    # SIGTERM may come twice: the second one must not interrupt what the first one has begun.
+    # SIGTERM may come twice, and the second one must not interrupt the end of the processes.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _AskedToEndError
 
@@ -119,7 +119,7 @@ def _ask(signum: int, frame: object) -> None:
 def _named_in(record: Path, *, seconds: float) -> bool:
     """Wait until the record names this process; return False after `seconds`.
 
-    The command that writes the record may have been killed before.
+    The command that writes the record may have been killed.
     """
     give_up = time.monotonic() + seconds
     while time.monotonic() < give_up:

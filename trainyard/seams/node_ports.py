@@ -1,7 +1,7 @@
-"""A port of this machine that ends at a port of a node, through a program that runs there.
+"""Ports of this machine that forward to ports of a node, through a program such as `ssh`.
 
-That program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts the program, and
-becomes its stdin and stdout, as with inetd. So a port works wherever a shell does, with the same
+The program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts the program, and
+becomes its stdin and stdout, as with inetd. So a port works wherever a shell works, with the same
 login.
 """
 
@@ -42,7 +42,7 @@ os._exit(0)
 
 
 def relay(port: int) -> str:
-    """Return a command line that connects its stdin and stdout to a port of the node it runs on."""
+    """Return a command line that connects stdin and stdout to a port of its node."""
     return shlex.join(["python3", "-c", RELAY, str(port)])
 
 
@@ -53,8 +53,8 @@ def forwarded(
     """Yield a port of 127.0.0.1; each connection to it runs the program `words`.
 
     `port` 0 means a free port. `failed` is called with the last line of stderr of each program that
-    fails. Programs that still run when the context ends are ended. Raises RequestError if the port
-    is in use, or forbidden.
+    fails. Programs that still run when the context exits are terminated. Raises RequestError if the
+    port is in use, or forbidden.
     """
     running: list[subprocess.Popen[bytes]] = []
 

@@ -1,4 +1,4 @@
-"""The GPUs of a Docker host, asked on this machine or by SSH."""
+"""The GPUs of a Docker host, as nvidia-smi lists them on this machine or over SSH."""
 
 from __future__ import annotations
 

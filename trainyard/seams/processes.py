@@ -1,9 +1,9 @@
-"""Processes of this machine: started, found again, and ended with everything that they started.
+"""Processes of this machine: start them, find them again, end them with their descendants.
 
 A process is identified by its pid and its start time, because the system reuses pids. The processes
-of a leader are found in three ways, because each alone misses some: by the leader's session (Ray's
-own processes stay in it), by a marker in the environment (which a process that renames itself loses
-from /proc), and as descendants of these (tasks open new sessions).
+of a leader are found in three ways, because each alone misses some: by the leader's session, in
+which Ray's own processes stay; by a marker in the environment, which a process that renames itself
+loses from /proc; and as descendants of such processes, because tasks open new sessions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OWN_PORTS = range(20_000, 30_000)
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process: its pid, and its start time as this system writes it."""
+    """A process: its pid, and its start time in this system's format."""
 
     pid: int
     started: str
@@ -50,7 +50,7 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def command(process: ProcessId) -> list[str]:
-    """Return the words by which a process was started; [] if it has ended."""
+    """Return a process's command line; [] if the process has ended."""
     try:
         if alive(process):
             return psutil.Process(process.pid).cmdline()
@@ -66,7 +66,7 @@ def alive(process: ProcessId) -> bool:
 def start(
     command: Sequence[str], *, env: Mapping[str, str], log: Path, directory: Path
 ) -> ProcessId:
-    """Start a process in its own session, with output in a log file; it outlives this process."""
+    """Start a process that outlives this one, in its own session, with output in a log file."""
     with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
         child = subprocess.Popen(
             list(command),
@@ -79,13 +79,13 @@ def start(
         )
 
     started = ProcessId(child.pid, _start_time(psutil.Process(child.pid)))
-    # Popen would warn that its child still runs, which is the purpose.
+    # The child is meant to outlive this process, and Popen would otherwise warn about that.
     child.returncode = 0
     return started
 
 
 def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> frozenset[ProcessId]:
-    """Return the running processes in the leaders' sessions, and the descendants of these.
+    """Return the running processes in the leaders' sessions, and their descendants.
 
     `marker` adds all processes whose MARKER variable begins with it, and their descendants. This
     process itself is left out.
@@ -150,7 +150,7 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 
 def _start_time(process: psutil.Process) -> str:
-    """Return the start time, on Linux in ticks since boot: setting the clock does not change it."""
+    """Return the start time, on Linux in ticks since boot, which no clock change affects."""
     if sys.platform != "linux":
         return f"{process.create_time():.2f}"
     # Field 22 of /proc/PID/stat (proc_pid_stat(5)), counted after the command's name, which may

@@ -1,4 +1,4 @@
-"""Programs that run to their end; on Ctrl-C here, a program's whole process group ends."""
+"""Programs that run to their end; Ctrl-C here ends a program's whole process group."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
 def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """Replace this process by a program, which gets the terminal and gives the exit code.
 
-    Raises PrerequisiteError where it is not installed.
+    Raises PrerequisiteError if the program is not installed.
     """
     path = find(
         command[0], environ, hint=f"Install it, or run this where it is: {shlex.join(command)}"
     )
     # Exit handlers run first, because they remove temporary key files. SIGPIPE is reset, because
-    # the program would inherit that Python ignores it.
+    # Python ignores it and the program would inherit that.
     atexit._run_exitfuncs()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(path, list(command), dict(environ))  # noqa: S606
@@ -74,12 +74,13 @@ def run(
     on_line: Callable[[str], None] | None = None,
     seconds: float | None = None,
 ) -> Ended:
-    """Run a program, call `on_line` with each line; end the group on Ctrl-C or after `seconds`.
+    """Run a program to its end; end its process group on Ctrl-C or after `seconds`.
 
     `stdin` is the input, or a function that writes an input too large for memory. An error of that
-    function is raised here, once the program has ended. If `on_line` raises, the group ends, too.
-    After `seconds` the exit code is that of the signal: -2 for SIGINT, or -9 if SIGKILL was needed.
-    A program that is not installed ends with NOT_FOUND, as in a shell.
+    function is raised here, once the program has ended. `on_line` is called with each line of
+    output; if it raises, the group ends, too. After `seconds` the exit code is that of the signal:
+    -2 for SIGINT, or -9 if SIGKILL was needed. A program that is not installed ends with NOT_FOUND,
+    as in a shell.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     errors: list[Exception] = []
@@ -127,7 +128,7 @@ def _feed(
     content: bytes | Callable[[IO[bytes]], None],
     errors: list[Exception],
 ) -> None:
-    """Write the input and close it; a program that ends before it has read all is no error."""
+    """Write the input and close it; a program may end before it has read all of the input."""
     if not process.stdin:
         return
     with suppress(BrokenPipeError), process.stdin as pipe:
@@ -139,8 +140,8 @@ def _feed(
         except BrokenPipeError:
             return
         except Exception as error:
-            # The program is ended before its input is closed, or it would take half an input for
-            # all of it.
+            # The program is ended before its input is closed, or it would take a part of the input
+            # for all of it.
             errors.append(error)
             end(process)
 

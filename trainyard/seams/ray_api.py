@@ -37,20 +37,20 @@ from trainyard.seams.threads import within
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py,
 # GCS_STORAGE_MAX_SIZE).
 PACKAGE_LIMIT = 500 * 1024 * 1024
-# The dashboard answers 413 to anything above 100 MiB (DASHBOARD_CLIENT_MAX_SIZE): larger packages
-# go in parts.
+# The dashboard answers 413 to anything above 100 MiB (DASHBOARD_CLIENT_MAX_SIZE), so larger
+# packages go in parts.
 PART_LIMIT = 64 * 1024 * 1024
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
-# Short, because a followed run is asked about again soon, and a dead cluster must be noticed.
+# Short, because a followed run is polled again soon, and a dead cluster must be noticed.
 STATUS_SECONDS = 6.0
-# Enough for a part of a package at 20 KB/s: the dashboard answers once it has read the whole part.
+# Enough for one part of a package at 20 KB/s. The dashboard answers after the whole part.
 UPLOAD_SECONDS = 3600.0
 # The parameter `timeout` of Ray's log service (default 30), which ends a download after so many
 # seconds even while bytes come.
 DOWNLOAD_SECONDS = 86_400
-# How much of a log file is sent at once (log_agent.py, BLOCK_SIZE).
+# The bytes of a log file that Ray's agent sends at once (log_agent.py, BLOCK_SIZE).
 BLOCK = 1 << 16
 # The largest answer that is accepted, in bytes. The answer about a thousand nodes has 3 MiB.
 ANSWER_LIMIT = 16 * 1024 * 1024
@@ -120,14 +120,14 @@ class RayApi:
         self._refused = refused or NOT_ITS_TOKEN
         self._seconds = answer_seconds
         self._version = ""
-        # identity: log files come raw, and packed zips are not worth packing twice
+        # "identity" keeps log files raw; zips gain nothing from a second compression.
         headers = {"Accept-Encoding": "identity"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         self._http = httpx.Client(
             base_url=self.address,
             headers=headers,
-            # A proxy from the environment must not get loopback traffic: tunnels end there.
+            # A proxy from the environment must not get loopback traffic, because tunnels end there.
             trust_env=not is_loopback(urlsplit(self.address).hostname or ""),
         )
 
@@ -138,7 +138,7 @@ class RayApi:
         self._http.close()
 
     def version(self) -> str:
-        """Return Ray's version; an answer also proves that Ray accepts this token, for jobs too."""
+        """Return Ray's version; an answer also proves that Ray accepts this token for jobs."""
         return self._ask("GET", "/api/version", version_from)
 
     def supported_version(self) -> str:
@@ -147,7 +147,7 @@ class RayApi:
         if versions.is_too_old(version):
             oldest = versions.OLDEST_RAY
             raise PrerequisiteError(
-                f"Ray {version} runs on this cluster, and the oldest that works is {oldest}",
+                f"Ray {version} runs on this cluster, and the oldest supported version is {oldest}",
                 where=self.address,
                 hint="Ask the owner of the cluster for a newer Ray; docs/existing.md lists what "
                 "was tried.",
@@ -173,7 +173,7 @@ class RayApi:
     ) -> None:
         """Start a job with these variables in its environment.
 
-        This takes 1.2 s. There is no working_dir, with which it would take 4.2 s.
+        This takes 1.2 s. With a working_dir, it would take 4.2 s.
         """
         body = {
             "entrypoint": entrypoint,
@@ -195,7 +195,7 @@ class RayApi:
         return self._ask("GET", "/api/jobs/", lambda answer: tuple(map(job_from, answer)))
 
     def left_by(self, drivers: Collection[str]) -> str:
-        """Say how many detached actors and placement groups the ended `drivers` left; "" if none."""
+        """Return in words how many detached actors and placement groups `drivers` left; "" if none."""
         actors = self.living("actors", "DEAD", left_from("job_id", drivers))
         groups = self.living("placement_groups", "REMOVED", left_from("creator_job_id", drivers))
         return left_in_words(actors, groups)
@@ -214,7 +214,7 @@ class RayApi:
         self._ask("POST", f"/api/jobs/{submission_id}/stop", lambda answer: bool(answer["stopped"]))
 
     def has_package(self, name: str) -> bool:
-        """Say whether the cluster has the package; asking also keeps it there (Ray pins it)."""
+        """Say whether the cluster has the package; Ray also pins the package, so that it stays."""
         return self._get(f"/api/packages/gcs/{name}") is not None
 
     def put_package(self, name: str, content: bytes) -> None:
@@ -228,9 +228,9 @@ class RayApi:
     ) -> Iterator[Iterator[bytes]]:
         """Open a file below a node's log directory; yields its bytes, or its last lines, in chunks.
 
-        Ray can also stream a file that grows (/api/v0/logs/stream), but must not be asked to: the
-        dashboard does not notice that a client left while the file is quiet, and after 100 such
-        streams answers no client any more (seen with Ray 2.60).
+        /api/v0/logs/stream, which follows a growing file, is not used. While the file is quiet, the
+        dashboard does not notice that a client left, and after 100 such streams it answers no
+        client any more (seen with Ray 2.60).
 
         Raises FileMissingError; UnreachableError when nothing comes for `silence` seconds.
         """
@@ -260,8 +260,8 @@ class RayApi:
     def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:
         try:
             return read(json.loads(body))
-        # The answer is no JSON, has another shape, or other types in it; RecursionError: 10,000
-        # lists inside each other.
+        # The answer is not JSON, or has another shape or types. RecursionError: 10,000 nested
+        # lists.
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             if body.strip():
                 beginning = repr(body[:40].decode("utf-8", "replace"))
@@ -270,9 +270,9 @@ class RayApi:
             raise self._stranger(f"{path} gave {beginning}") from error
 
     def _get(self, path: str, **request: Any) -> bytes | None:
-        """Return the answer, or None if Ray says that the thing does not exist.
+        """Return the answer, or None if Ray says that the object does not exist.
 
-        Raises NotRayError for a 404 without Ray's words, which any server may give.
+        Raises NotRayError for a 404 without Ray's own text, which may come from any server.
         """
         status, body = self._send("GET", path, accept=(404,), **request)
         if status != 404:
@@ -330,7 +330,7 @@ class RayApi:
         reason = last_line(body.decode("utf-8", "replace"))[:500] or "(nothing)"
         if answer.status_code in (401, 403):
             raise RefusedError(
-                f"the cluster refused our token: {reason}", where=self.address, hint=self._refused
+                f"the cluster rejected the token: {reason}", where=self.address, hint=self._refused
             )
         if b"A file is not found at" in body:
             raise FileMissingError(reason, where=self.address)
@@ -341,7 +341,7 @@ class RayApi:
 
     def _stranger(self, reason: str) -> NotRayError:
         return NotRayError(
-            f"what answers at {self.address} is not Ray's dashboard: {reason}",
+            f"the server at {self.address} is not Ray's dashboard: {reason}",
             hint="Does another program listen there? The cluster file says the address, or the "
             "backend has chosen it.",
         )
@@ -352,7 +352,7 @@ class RayApi:
         if self._http.trust_env:
             proxy = proxy_of(self.address)
         if not proxy:
-            hint = "Is the cluster up? `trainyard cluster.status` says."
+            hint = "Is the cluster up? Its state: trainyard cluster.status"
             return UnreachableError(what, where=self.address, hint=hint)
 
         where = f"{self.address}, through the proxy {proxy}"

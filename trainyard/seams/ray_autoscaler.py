@@ -1,4 +1,4 @@
-"""`ray up` as a program of its own, with its output in a log file and its stage followed."""
+"""`ray up` as a child process; its output goes to a log file, and its stages are followed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trainyard.wording import ESCAPES
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
 TAIL_LINES = 200
 # `ray` with shorter pauses. By default Ray waits 1 s before it writes a node's status, so that one
-# request writes those of several nodes, and 5 s between two tries of SSH (aws/node_provider.py,
+# request covers several nodes, and 5 s between two attempts of SSH (aws/node_provider.py,
 # updater.py).
 _RAY = """
 from ray.autoscaler._private import updater
@@ -52,12 +52,12 @@ def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 class RayUp:
-    """One run of `ray up`; it ends with this process, unless this process is killed.
+    """One run of `ray up`, which ends with this process unless this process is killed.
 
     `stage` is Ray's number of the current stage, 0 before the first. `code` is the exit code, None
     while `ray up` runs. `tail` has the last lines of output; the file `log` has all lines.
-    `of_stage` has only those since the current stage began, because earlier messages are stale.
-    Raises NotReadyError while another `ray up` with this log runs.
+    `of_stage` has only the lines of the current stage, because earlier messages are stale. Raises
+    NotReadyError while another `ray up` with this log runs.
     """
 
     def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:
@@ -67,8 +67,8 @@ class RayUp:
         self.of_stage: list[str] = []
         self._log = _only(log)
         _ray()
-        # The keys of Ray's cache of configurations do not name the account. In a private directory
-        # Ray finds no configuration of another account, and no old one.
+        # Ray's cache of configurations does not distinguish accounts. In a private directory, Ray
+        # finds no configuration of another account, and no stale one.
         self._directory = tempfile.TemporaryDirectory(prefix="trainyard-ray-")
         command = [sys.executable, "-c", _RAY, "up", str(file), "--yes", "--no-config-cache"]
         command += ["--log-style=record", "--log-color=false"]
@@ -90,7 +90,7 @@ class RayUp:
         threading.Thread(target=self._read, name="ray up", daemon=True).start()
 
     def end(self) -> None:
-        """Interrupt `ray up`, and kill what does not end; resources that it made on AWS stay."""
+        """Interrupt `ray up`, and kill what does not end; its resources on AWS stay."""
         programs.end(self._process)
         self._directory.cleanup()
 
@@ -125,7 +125,7 @@ def _only(path: Path) -> TextIO:
         log.seek(0)
         process = log.readline().strip()
         raise NotReadyError(
-            "the `ray up` of an earlier command, which was killed, is still running",
+            "the `ray up` of an earlier, killed command is still running",
             where=process,
             hint=f"Wait until it ends, or end it: {process.replace('process', 'kill')}; then "
             "repeat the same command.",

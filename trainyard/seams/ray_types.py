@@ -26,7 +26,7 @@ _AMOUNTS = ("CPU", "GPU", "memory")
 
 @dataclass(frozen=True)
 class Amounts:
-    """Amounts of the resources that Ray hands out; memory in bytes."""
+    """Amounts of Ray's resources; memory is in bytes."""
 
     cpus: float
     gpus: float
@@ -37,7 +37,7 @@ class Amounts:
 class Node:
     """One Ray node. `group` is its label ray.io/node-group; `custom` are its other resources.
 
-    `started` is when it joined, in Unix seconds; None if Ray does not say.
+    `started` is when the node joined, in Unix seconds; None if Ray does not say.
     """
 
     node_id: str
@@ -61,8 +61,8 @@ class Node:
 class Job:
     """One job. A driver that connected by itself has the number `driver`, and no `submission_id`.
 
-    `node_id` is where a submitted job's own process runs, once Ray has placed the process. `start`
-    and `end` are when Ray noticed that the job began and ended, in Unix seconds.
+    `node_id` is the node of a submitted job's own process, once Ray has placed the process. `start`
+    and `end` are the times at which Ray noticed the job's beginning and end, in Unix seconds.
     """
 
     submission_id: str
@@ -89,7 +89,7 @@ class Job:
 
 
 def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs without the drivers that other jobs among them started in their tasks."""
+    """Return the jobs, without drivers that tasks of other listed jobs started."""
     all_jobs = list(jobs)
     runs = {job.submission_id for job in all_jobs}
 
@@ -104,7 +104,7 @@ def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
 def version_from(answer: Any) -> str:
     """Read /api/version.
 
-    Like all readers below, it raises TypeError, LookupError or AttributeError for another answer.
+    Like all readers below, raises TypeError, LookupError or AttributeError for an unknown answer.
     """
     return _text(answer["ray_version"])
 
@@ -178,7 +178,7 @@ def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
 
 
 def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:
-    """Read /nodes?view=summary: the used and the free amounts, by the node's name.
+    """Read /nodes?view=summary: the used and the free amounts of each node, by its name.
 
     A node whose resources are not in the answer is left out.
     """
@@ -198,7 +198,7 @@ def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
     for line in _USAGE.finditer(text):
         resource = line[3]
         reserved_but_idle = _amount(line[5] or "0") - _amount(line[4] or "0")
-        # Only their owner can use reserved idle resources, but Ray counts them as not used.
+        # Only the owner of reserved idle resources can use them, but Ray counts them as not used.
         used[resource] = _amount(line[1]) + reserved_but_idle
         free[resource] = max(0.0, _amount(line[2]) - used[resource])
     return _amounts(used), _amounts(free)

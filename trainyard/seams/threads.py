@@ -1,4 +1,4 @@
-"""Calls in threads, with a deadline for the whole call: libraries only limit each silence."""
+"""Calls in threads, with a deadline for the whole call; libraries only limit each silence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Subject = TypeVar("Subject")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return the result of a call. Raises TimeoutError after `seconds`, but the call runs on."""
+    """Return a call's result. Raises TimeoutError after `seconds`; the call continues."""
     future = begin(call)
     if not wait([future], timeout=seconds).done:
         raise TimeoutError(f"not done within {seconds:g} s")
@@ -22,7 +22,7 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
 def side_by_side(
     ask: Callable[[Subject], Result], subjects: Iterable[Subject], *, at_once: int = 8
 ) -> list[Result]:
-    """Call `ask` for all subjects, `at_once` at a time; return the answers in their order.
+    """Call `ask` for all subjects, `at_once` at a time; return the answers in the same order.
 
     Raises the error of the first subject that failed.
     """
@@ -31,7 +31,7 @@ def side_by_side(
 
 
 def begin(call: Callable[[], Result]) -> Future[Result]:
-    """Begin a call in a daemon thread, which the end of this process ends."""
+    """Begin a call in a daemon thread, which ends with this process."""
     future: Future[Result] = Future()
 
     def run() -> None:

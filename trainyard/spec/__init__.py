@@ -1,1 +1,1 @@
-"""Cluster, job and image files as frozen, validated models, or all problems with them at once."""
+"""Cluster, job and image files as frozen models, validated with all problems at once."""

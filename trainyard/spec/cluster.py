@@ -1,4 +1,4 @@
-"""The cluster file: what a cluster consists of, in words that mean the same on every backend."""
+"""The cluster file: a cluster's nodes and settings, in keys that all backends share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
-# Backends whose dashboard other machines than this one can reach, and those machines.
+# Backends whose dashboard is reachable from other machines, and from which ones.
 OPEN_TO = {
     "kuberay": "every pod of the Kubernetes cluster",
     "ec2": "every instance of the security group",
@@ -37,7 +37,7 @@ OPEN_TO = {
 
 
 class LeashSection(Section):
-    """Timers after which the cluster ends itself, even if no machine of the user is on."""
+    """Timers after which the cluster ends itself, even while the user's machines are off."""
 
     idle: Duration | None = setting(
         None, "The cluster ends after this time without a running or waiting job."
@@ -47,7 +47,7 @@ class LeashSection(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a leash without any timer: it would never end the cluster."""
+        """Complain about a leash without a timer, which would never end the cluster."""
         if self.idle is None and self.deadline is None:
             yield Complaint((), "needs idle, deadline or both, such as {idle: 2h, deadline: 12h}")
 
@@ -117,7 +117,7 @@ class ExistingSection(Section):
             yield Complaint((), f"has {' and '.join(self._tokens())}: give one")
         if self.token_secret and not self.service:
             yield Complaint(
-                ("token_secret",), "means something only with `service`", self.token_secret
+                ("token_secret",), "has an effect only with `service`", self.token_secret
             )
 
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
@@ -163,21 +163,21 @@ class ClusterSpec(Section):
     leash: LeashSection | None = setting(None, "When the cluster ends itself; left out: never.")
     registry: Registry | None = setting(None, "Where images are kept.")
     build: BuildSection = setting(BuildSection(), "How images are built here.")
-    local: LocalSection = setting(LocalSection(), "What only the `local` backend knows.")
-    compose: ComposeSection = setting(ComposeSection(), "What only the `compose` backend knows.")
-    kuberay: KuberaySection = setting(KuberaySection(), "What only the `kuberay` backend knows.")
+    local: LocalSection = setting(LocalSection(), "Settings of the `local` backend.")
+    compose: ComposeSection = setting(ComposeSection(), "Settings of the `compose` backend.")
+    kuberay: KuberaySection = setting(KuberaySection(), "Settings of the `kuberay` backend.")
     microk8s: Microk8sSection | None = setting(
-        None, "What only the `microk8s` backend knows: its hosts."
+        None, "Settings of the `microk8s` backend, such as its hosts."
     )
-    ec2: Ec2Section = setting(Ec2Section(), "What only the `ec2` backend knows.")
-    existing: ExistingSection | None = setting(None, "What only the `existing` backend knows.")
+    ec2: Ec2Section = setting(Ec2Section(), "Settings of the `ec2` backend.")
+    existing: ExistingSection | None = setting(None, "Settings of the `existing` backend.")
     auth: Literal["token", "none"] = setting(
         "token", "Ray's dashboard runs any code sent to it: `none` is accepted for loopback only."
     )
 
     @property
     def docker_host(self) -> str | None:
-        """Return `compose.docker` for the backend compose; None: the engine that `docker` uses."""
+        """Return `compose.docker` for the backend compose, else None: `docker` chooses the engine."""
         if self.backend == "compose":
             return self.compose.docker
         return None
@@ -207,7 +207,7 @@ class ClusterSpec(Section):
         yield from self._unknown_groups("ec2", self.ec2.groups)
 
     def nodes(self) -> tuple[NodeSpec, ...]:
-        """Return the nodes that `cluster.up` waits for: the head, then the fewest of each group."""
+        """Return the nodes that `cluster.up` waits for: the head, and each group's minimum."""
         workers = []
         for group in self.workers:
             for index in range(group.least):
@@ -255,7 +255,7 @@ class ClusterSpec(Section):
 
         places: list[tuple[KeyPath, Head | WorkerGroup]] = [(("head",), self.head)]
         places += [(("workers", index), group) for index, group in enumerate(self.workers)]
-        message = "means nothing with the backend existing: its nodes are made outside Trainyard"
+        message = "has no effect with the backend existing: its nodes are made outside Trainyard"
         for path, group in places:
             for name in ("image", "resources", "labels", "ray_start"):
                 if getattr(group, name):
@@ -278,7 +278,7 @@ class ClusterSpec(Section):
 
 @dataclass(frozen=True)
 class LoadedCluster:
-    """A cluster file, validated with flags and defaults applied, and the path it was read from."""
+    """A validated cluster file, with flags and defaults applied, and the file's path."""
 
     spec: ClusterSpec
     source: Path

@@ -44,7 +44,7 @@ def _check_registry_address(address: str) -> str:
         complain([Complaint((), message, NOTHING if "@" in address else address)])
     # 0.0.0.0 and [::] would publish a registry on every address of a machine.
     if not re.sub(r":[0-9]+$", "", address).strip("0.:[]"):
-        raise ValueError("must be an address that clients can ask")
+        raise ValueError("must be an address that clients can reach")
     return address
 
 
@@ -115,7 +115,7 @@ class Registry(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless the section has a username with one password, or (as for ecr) neither."""
+        """Complain unless the section has a username and one password, or (for ecr) neither."""
         passwords = [name for name in ("password_env", "password_file") if getattr(self, name)]
         if len(passwords) != bool(self.username):
             yield Complaint(
@@ -157,7 +157,7 @@ class Mount(Section):
 
 
 class Logging(Section):
-    """Docker's settings for what a node prints, in the words of Compose's `logging`."""
+    """Docker's log settings for a node, with the keys of Compose's `logging`."""
 
     driver: Filled = setting("json-file", "Docker's log driver.")
     options: dict[Filled, str] = setting(

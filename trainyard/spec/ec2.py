@@ -1,4 +1,4 @@
-"""The section `ec2` of the cluster file: its instances, and additions to Ray's cluster file."""
+"""The cluster file's section `ec2`: instances, and additions to Ray's cluster file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Ami = Annotated[
 
 
 def _network(text: str) -> str:
-    """Return a network as AWS keeps it: 203.0.113.0/24 for 203.0.113.5/24. Raises ValueError."""
+    """Return a network in AWS's form: 203.0.113.0/24 for 203.0.113.5/24. Raises ValueError."""
     try:
         return str(ipaddress.IPv4Network(text, strict=False))
     except ValueError:
@@ -54,8 +54,8 @@ def _network(text: str) -> str:
 
 Cidr = Annotated[Filled, AfterValidator(_network)]
 
-# Keys of Ray's own cluster file (KEY or KEY.KEY) that Trainyard sets, and the key of the user's
-# cluster file from which each follows.
+# Keys of Ray's own cluster file (KEY or KEY.KEY) that Trainyard sets, each with the key of the
+# user's cluster file that determines it.
 MADE_FROM: Mapping[str, str] = {
     "cluster_name": "name",
     "max_workers": "count and max of the groups",
@@ -105,8 +105,8 @@ MADE_FROM_GROUPS = {
     "node_config.MinCount": "count and min of the group",
     "node_config.MaxCount": "count and max of the group",
 }
-# Keys that `ec2.ray` may add, by section (ray/autoscaler/ray-schema.json; RunInstances of EC2):
-# plan, price and checks do not depend on them. `cluster.up` checks their content with Ray's own
+# Keys that `ec2.ray` may add, by section (ray/autoscaler/ray-schema.json; RunInstances of EC2).
+# Plan, price and checks do not depend on them. `cluster.up` checks their content with Ray's own
 # schema.
 OPEN = (
     "available_node_types",
@@ -269,9 +269,9 @@ class Ec2Section(Instances):
 
     def complaints(self) -> Iterator[Complaint]:
         if self.subnet and self.zones:
-            yield Complaint(("zones",), "means nothing together with subnet, which is in one zone")
+            yield Complaint(("zones",), "has no effect with subnet, which is in one zone")
         if self.key_file and not self.key_name:
-            yield Complaint(("key_file",), "means something only with key_name", self.key_file)
+            yield Complaint(("key_file",), "has an effect only with key_name", self.key_file)
 
     def instances(self, group: str) -> Instances:
         """Return the settings of a group: its own, else those for all groups, else defaults."""

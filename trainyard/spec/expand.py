@@ -1,4 +1,4 @@
-"""The tasks of a job: one for each combination of the matrix, or those of its list."""
+"""A job's tasks: one for each combination of the matrix, or each entry of `tasks`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 
 
 def expand(job: JobSpec) -> tuple[Task, ...]:
-    """Return the job's tasks in the order of the file; none for a sweep, which chooses them later.
+    """Return the job's tasks in the file's order; none for a sweep, which chooses them later.
 
-    The last key of the matrix changes fastest. Raises RequestError if two tasks have one name.
+    The last key of the matrix changes fastest. Raises RequestError if two tasks have the same name.
     """
     if job.tune is not None:
         return ()
@@ -36,7 +36,7 @@ def expand(job: JobSpec) -> tuple[Task, ...]:
 
 
 def sweep(job: JobSpec) -> dict[str, Any] | None:
-    """Return a job's sweep as the runner reads it, with its `task`; None without `tune`."""
+    """Return a job's sweep in the runner's form, with its `task`; None without `tune`."""
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())
@@ -45,9 +45,9 @@ def sweep(job: JobSpec) -> dict[str, Any] | None:
 
 
 def _watched(job: JobSpec, tasks: list[Task]) -> tuple[Task, ...]:
-    """Give every task the job's watch, but with `together` only the first.
+    """Give the job's watch to every task; in a gang, only to the first.
 
-    The first task writes the metric of all tasks that run together.
+    The first task of a gang writes the metric of all its tasks.
     """
     if job.watch is None:
         return tuple(tasks)

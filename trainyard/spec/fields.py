@@ -27,12 +27,12 @@ from trainyard.spec.yaml_source import KeyPath
 
 Entry = TypeVar("Entry")
 
-# Means that there is no value; None would be a value.
+# Marks a missing value, because None is a value.
 NOTHING = object()
 NAME_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-# A file may not set these: Trainyard sets them, Ray derives them from a task's GPUs, or they say
-# how to log in to Ray, and files must not hold its token.
+# Variables that a file may not set: Trainyard sets them, Ray derives them from a task's GPUs, or
+# they are about the login to Ray, whose token must not be in a file.
 _OURS = re.compile(
     r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|PWD|RAY_ADDRESS|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)"
 )
@@ -42,8 +42,8 @@ _OURS = re.compile(
 class Complaint:
     """A problem with a value.
 
-    `path` is relative to the value that the rule was given. The message quotes `value`, unless it
-    is NOTHING.
+    `path` is relative to the value that the rule checks. The message quotes `value`, unless it is
+    NOTHING.
     """
 
     path: KeyPath
@@ -53,7 +53,7 @@ class Complaint:
 
 
 class ComplaintsError(ValueError):
-    """Several complaints in one error: pydantic passes it on, and spec/problems.py splits it."""
+    """Several complaints in one error, which pydantic passes on and spec/problems.py splits."""
 
     def __init__(self, complaints: Iterable[Complaint]) -> None:
         self.complaints = tuple(complaints)
@@ -97,7 +97,7 @@ def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
 
 
 def pattern(expression: str, message: str) -> Callable[[str], str]:
-    """Return a check that text matches an expression as a whole; the check raises ValueError."""
+    """Return a check that raises ValueError unless an expression matches the whole text."""
     compiled = re.compile(expression)
 
     def check(text: str) -> str:
@@ -134,7 +134,7 @@ def check_relative(path: str) -> str:
 
 
 class Section(BaseModel):
-    """A part of a file: values are not converted, unknown keys are rejected, objects are frozen."""
+    """A part of a file: frozen, without conversion of values, without unknown keys."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -149,7 +149,7 @@ class Section(BaseModel):
 
 
 def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
-    """Complain about each entry whose name an earlier entry of the same section has."""
+    """Complain about each entry that repeats the name of an earlier entry of its section."""
     first: dict[str, int] = {}
     for index, name in enumerate(names):
         if first.setdefault(name, index) != index:
@@ -157,8 +157,8 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
 
 
 def is_set_here(name: str, value: str) -> bool:
-    """Say whether a file may not set this variable to this value."""
-    # RAY_ADDRESS=auto means the cluster of the task, as Trainyard's own value does.
+    """Say whether Trainyard or Ray sets this variable, so that a file may not."""
+    # RAY_ADDRESS=auto is harmless: like Trainyard's own value, it means the task's cluster.
     return bool(_OURS.fullmatch(name)) and (name, value) != ("RAY_ADDRESS", "auto")
 
 
@@ -176,7 +176,7 @@ def _without_program(words: Sequence[str]) -> Iterator[Complaint]:
 def _read_by(parse: Callable[[object], float]) -> BeforeValidator:
     """Return a validator that calls `parse` for values of a file.
 
-    Code that makes a model itself, without a validation context, may give numbers as they are.
+    Code that makes a model without a validation context may pass plain numbers.
     """
 
     def read(written: object, info: ValidationInfo) -> object:
@@ -188,9 +188,9 @@ def _read_by(parse: Callable[[object], float]) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-# YAML has lists, frozen models have tuples: the only conversion that is allowed in a file.
+# YAML has lists, frozen models have tuples. No other value of a file is converted.
 Listed = Annotated[tuple[Entry, ...], Strict(False)]
-# A name is also used as a part of a host name, for Kubernetes objects and for directories.
+# A name also becomes part of host names, Kubernetes objects' names and directories' names.
 Name = Annotated[
     str,
     matching(

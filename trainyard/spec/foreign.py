@@ -1,4 +1,4 @@
-"""YAML files of other tools: which tool a file belongs to, and which command reads it here."""
+"""Other tools' YAML files: the tool of a file, and the command that reads it here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Top = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file. `matches` takes a document's top level; `remedy` is the hint for the user.
+    """A kind of file. `matches` takes a document's top level; `remedy` is the hint.
 
     `ours` is Trainyard's name for a kind that Trainyard itself reads.
     """
@@ -81,8 +81,8 @@ KINDS = (
     Kind(
         "a RayCluster of KubeRay",
         _is_ray("RayCluster"),
-        "Write the cluster file that it describes: trainyard cluster.import FILE. A cluster that "
-        "runs is used as it is: trainyard cluster.new NAME --backend existing.",
+        "Write the cluster file that it describes: trainyard cluster.import FILE. A running cluster "
+        "is used as it is: trainyard cluster.new NAME --backend existing.",
     ),
     Kind(
         "a RayJob or RayService of KubeRay",
@@ -109,7 +109,7 @@ KINDS = (
     Kind(
         "a fleet, volume or gateway of dstack",
         lambda file: file.get("type") in ("fleet", "volume", "gateway"),
-        "Machines are a cluster file's: trainyard cluster.new NAME --backend ...",
+        "A cluster file describes machines: trainyard cluster.new NAME --backend ...",
     ),
     Kind(
         "a sweep of Weights & Biases",
@@ -122,7 +122,8 @@ KINDS = (
         lambda file: "azureml" in str(file.get("$schema")),
         f"Its command is the {_COMMANDS}, its environment an image: docs/images.md.",
     ),
-    # Before the kinds below: a file of Trainyard with a mistake must not pass for another tool's.
+    # These two come before the kinds below, so that a mistake in Trainyard's file does not make it
+    # another tool's.
     Kind(
         "a cluster file of Trainyard",
         _has("name", "backend"),
@@ -152,7 +153,7 @@ KINDS = (
     Kind(
         "a configuration of Ray Serve",
         lambda file: isinstance(file.get("applications"), list),
-        "Trainyard trains. `serve deploy FILE` takes it, at an address that trainyard "
+        "Trainyard deploys no models. `serve deploy FILE` does, at an address that trainyard "
         "cluster.open shows.",
     ),
     Kind(
@@ -187,7 +188,7 @@ KINDS = (
     Kind(
         "an environment of conda",
         lambda file: isinstance(file.get("dependencies"), list),
-        "Packages are `runtime_env: {uv: [...]}` of a job.yaml, or belong into the image: "
+        "Packages are `runtime_env: {uv: [...]}` of a job.yaml, or belong in the image: "
         "docs/images.md.",
     ),
     Kind(
@@ -198,7 +199,7 @@ KINDS = (
     Kind(
         "a configuration of rl_games",
         lambda file: isinstance(file.get("params"), Mapping) and "algo" in file["params"],
-        "The training reads it: it travels with the job that runs the training.",
+        "The training reads it: put it into the directory of the job that runs the training.",
     ),
 )
 
@@ -213,7 +214,7 @@ def kind_of(documents: Iterable[Any]) -> Kind | None:
 
 
 def documents_of(file: Path) -> list[Any]:
-    """Return a YAML file's documents, all values as text; a Kubernetes List becomes its items.
+    """Return a YAML file's documents with values as text; a List becomes its items.
 
     Returns [] for a file that cannot be read, is not YAML or is larger than LARGEST.
     """

@@ -30,8 +30,8 @@ from trainyard.spec.ray_nodes import (
     RayStart,
 )
 
-# KubeRay's names for the head's group: KubeRay would confuse a worker group of such a name with
-# the head.
+# KubeRay's names for the head's group. KubeRay would take a worker group of such a name for the
+# head.
 _OF_THE_HEAD = ("head", "headgroup")
 
 
@@ -87,7 +87,7 @@ class Head(Section):
 
 
 class WorkerGroup(Section):
-    """Nodes that are alike."""
+    """Worker nodes of one shape."""
 
     name: GroupName = Field(description="The group's name; its nodes are NAME-0, NAME-1 and so on.")
     min: int | None = setting(

@@ -1,4 +1,4 @@
-"""The image file, images/NAME/image.yaml: how the image is built, and what it must contain."""
+"""The file images/NAME/image.yaml: how the image is built, and what it must contain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODULE = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 
 
 def _base(base: str) -> str:
-    """Return a base image's reference unchanged; `{ray}` in it is filled with a version later."""
+    """Return a base image's reference unchanged; `{ray}` is filled with a version later."""
     check_image(base.replace(RAY_PLACEHOLDER, "0"))
     return base
 

@@ -53,7 +53,7 @@ RAY_KEYS = {
     "container": "name the image in the cluster file",
     "image_uri": "name the image in the cluster file",
     "py_executable": "write it into the job's command",
-    "worker_process_setup_hook": "a task is a program of its own: let that do it",
+    "worker_process_setup_hook": "a task is a program of its own, which can do the setup",
 }
 
 
@@ -141,7 +141,7 @@ Share = Annotated[
 
 
 class Actors(Section):
-    """Room that runs keep free, on any nodes, for actors and Ray tasks that one task starts."""
+    """Resources kept free, on any nodes, for the actors and Ray tasks that one task starts."""
 
     cpus: float = setting(
         0.0, "CPUs of all actors and Ray tasks that one task starts, together.", ge=0, le=100_000
@@ -151,7 +151,7 @@ class Actors(Section):
 
 
 class Resources(Section):
-    """The needs of one task."""
+    """The resources of one task."""
 
     cpus: float = setting(1.0, "CPUs of one task; fractions are allowed.", ge=0, le=1024)
     gpus: Gpus = setting(
@@ -173,11 +173,11 @@ class Resources(Section):
         {}, "Ray's custom resources that one task needs, such as {A100: 1}."
     )
     actors: Actors = setting(
-        Actors(), "Room that is left free for what the task starts through Ray."
+        Actors(), "Resources kept free for the actors and Ray tasks that a task starts."
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a share together with amounts, which it implies, or with actors."""
+        """Complain about a share that is given together with amounts or actors."""
         if self.share is None:
             return
 
@@ -196,7 +196,7 @@ class Resources(Section):
 
     @model_serializer(mode="wrap")
     def _without_amounts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the section as a document; with a share, without the amounts that it replaces."""
+        """Return the section as a document, without the amounts that a share replaces."""
         document: dict[str, Any] = handler(self)
         if self.share is None:
             return document
@@ -299,7 +299,7 @@ class SmokeNeeds(Section):
 
 
 class TaskEntry(Section):
-    """One task of an explicit list; the job's value counts for every key that is left out."""
+    """One task of an explicit list; a key that is left out has the job's value."""
 
     name: TaskName = Field(description="The task's name, unique in the job.")
     command: Command = Field(description="Program and arguments.")
@@ -311,7 +311,7 @@ class TaskEntry(Section):
     outputs: Outputs | None = setting(None, "Instead of the job's.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about placeholders: a job with a list of tasks has no matrix to fill them."""
+        """Complain about placeholders, which nothing fills in a job with a list of tasks."""
         yield from unknown("command", dict(enumerate(self.command)), ())
         yield from unknown("env", self.env, ())
 
@@ -380,7 +380,7 @@ class JobSpec(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a job without a command or tasks, about its placeholders and its sweep."""
+        """Complain about keys that are missing or conflict, about placeholders and the sweep."""
         if not self.command and not self.tasks:
             yield Complaint(("command",), "is missing: give command, or tasks")
         if self.tasks and (self.command or self.matrix):

@@ -22,7 +22,8 @@ from trainyard.spec.fields import (
     setting,
 )
 
-# Labels and annotations by which KubeRay and Trainyard find their pods: a file may not set them.
+# Labels and annotations by which KubeRay and Trainyard find their pods, and which a file may not
+# set.
 _THEIR_LABELS = (
     "app.kubernetes.io/name",
     "app.kubernetes.io/created-by",
@@ -42,12 +43,12 @@ def _own_metadata(entries: Mapping[str, str]) -> Iterator[Complaint]:
             yield Complaint((key,), "is set by KubeRay or Trainyard")
 
 
-# Names become part of API addresses, so they are checked here; Kubernetes checks labels and so on.
+# Names become part of API URLs, so they are checked here. Kubernetes checks labels and the rest.
 ObjectName = Annotated[
     Filled,
     matching(
         r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?",
-        "must be a name that Kubernetes takes: lower-case letters, digits, '-' and '.'",
+        "must be a name that Kubernetes accepts: lower-case letters, digits, '-' and '.'",
     ),
 ]
 ServiceName = Annotated[
@@ -61,7 +62,7 @@ ChartValues = dict[str, JsonValue]
 
 
 class Toleration(Section):
-    """A taint of hosts that pods tolerate (core/v1 Toleration)."""
+    """A taint of Kubernetes nodes that pods tolerate (core/v1 Toleration)."""
 
     key: Filled | None = setting(None, "The taint's key; left out: every taint.")
     operator: Literal["Exists", "Equal"] = setting("Exists", "Equal: `value` must be the taint's.")
@@ -101,7 +102,7 @@ class Requests(Section):
 
 
 class Autoscaler(Section):
-    """Ray's autoscaler: a second container in the head's pod, if any group of the cluster grows."""
+    """Ray's autoscaler: a second container in the head's pod, if any group grows."""
 
     cpus: float = setting(0.5, "CPUs, as request and limit.", gt=0, le=1024)
     memory: Size = setting(512 * 1024**2, "Memory, as request and limit.")
@@ -286,8 +287,8 @@ class KuberaySection(PodPlacement):
     def pods(self, group: str, *, gpus: int) -> PodGroup:
         """Return the settings of a group's pods.
 
-        The group's own settings win over those for nodes with (or without) GPUs, which win over
-        those for all nodes. Labels, annotations, selectors and tolerations of all levels are combined.
+        The precedence is: the group's own settings, those for nodes with (or without) GPUs, those
+        for all nodes. Labels, annotations, selectors and tolerations of all levels are combined.
         """
         own = self.groups.get(group, PodGroup())
         alike = self.with_gpus if gpus else self.without_gpus

@@ -39,7 +39,7 @@ RUNTIME_ENV_FILE = "runtime_env file"
 IMAGE_FILE_NAME = "image.yaml"
 
 FLAG = "--set"
-SHOWN_HIDDEN = "was hidden when this file was written: put the value"
+SHOWN_HIDDEN = "was hidden when this file was written: fill in the value"
 MOST_SHOWN = 100
 
 Model = TypeVar("Model", bound=Section)
@@ -50,7 +50,7 @@ _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 def load_cluster(
     path: Path, *, overrides: Sequence[str] = (), backend: str | None = None
 ) -> LoadedCluster:
-    """Return the cluster that a file describes; `backend` is the flag of that name.
+    """Return the cluster that a file describes; `backend` is the value of `--backend`.
 
     Raises RequestError with every problem at once.
     """
@@ -76,10 +76,10 @@ def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
 
 
 def job_of(keys: Mapping[str, Any]) -> JobSpec:
-    """Return the job that a job file's keys and `name` describe. Raises RequestError."""
+    """Return the job that `keys` describe: those of a job file, and `name`. Raises RequestError."""
     # The values that a file would have: lists instead of tuples, text instead of paths.
     values = json.loads(json.dumps(keys, default=str))
-    source = _as_ray_takes_it(Source(values, {(): "Job"}), Path.cwd())
+    source = _with_lists(Source(values, {(): "Job"}), Path.cwd())
     return _validated(JobSpec, _named(source, str(keys["name"]), "Job"), "job")
 
 
@@ -98,7 +98,7 @@ def load_job(
             env = _source(directory / env_file, RUNTIME_ENV_FILE, JobSpec, ())
             source = _put_below("runtime_env", env, source)
 
-        source = _as_ray_takes_it(source, directory)
+        source = _with_lists(source, directory)
         if "name" in source.value:
             message = "must not be given: a job's name is its directory's name"
             source = _with_problem(source, where(("name",), source), message)
@@ -106,8 +106,8 @@ def load_job(
         return _validated(JobSpec, named, JOB_FILE)
 
 
-def _as_ray_takes_it(source: Source, directory: Path) -> Source:
-    """Return a job's source; where its runtime_env names files, as Ray takes it, are lists now."""
+def _with_lists(source: Source, directory: Path) -> Source:
+    """Return a job's source with lists instead of Ray's other forms of a runtime_env."""
     written = source.value.get("runtime_env")
     if not isinstance(written, Mapping):
         return source
@@ -123,12 +123,12 @@ def load_image(directory: Path) -> ImageFile:
 
 
 def load_other(path: Path, model: type[Model], kind: str) -> Model:
-    """Return another tool's YAML file. Raises RequestError with every problem at once."""
+    """Return another tool's YAML file as a `model`. Raises RequestError with every problem."""
     return _validated(model, _source(path, kind, model, ()), kind)
 
 
 def _named(source: Source, name: str, where: str) -> Source:
-    """Return a job's source with its name, and a problem if that is no name for a job."""
+    """Return a job's source with its name, and a problem if the name is not valid."""
     if not _JOB_NAME.fullmatch(name):
         rule = (
             "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
@@ -156,7 +156,7 @@ def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str
 
 
 def _put_below(key: str, file: Source, source: Source) -> Source:
-    """Return the source with another file's values below a key; their problems name that file."""
+    """Insert another file's values below a key; their problems name that file."""
     places = {(key, *path): place for path, place in file.places.items()}
     broken = {(key, *path) for path in file.broken}
     return Source(
@@ -168,7 +168,7 @@ def _put_below(key: str, file: Source, source: Source) -> Source:
 
 
 def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return the source with every `--set PATH=VALUE` applied; for one path, the last flag wins.
+    """Apply every `--set PATH=VALUE` to the source; for one path, the last flag wins.
 
     A value is read as YAML. For a key that accepts only text, an unquoted value is used literally.
     A mistake in a flag becomes a problem of the source.
@@ -220,14 +220,14 @@ def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> So
         if known[: len(path)] != path:
             places[known] = place
     for length in range(1, len(path)):
-        # Sections that only the flag has made.
+        # Sections that exist only because of the flag.
         places.setdefault(path[:length], flag)
     places[path] = flag
     return replace(source, value=new, places=places)
 
 
 def _replaced(old: Any, keys: Sequence[str], new: object, *, at: KeyPath) -> tuple[Any, KeyPath]:
-    """Return a copy of `old` with one value replaced, and the value's path. Raises ValueError."""
+    """Return `old` with one value replaced, and the value's path. Raises ValueError."""
     if not keys:
         return new, at
     key = keys[0]
@@ -303,7 +303,7 @@ def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 def _is_utf_8(text: str) -> bool:
     """Say whether a text can be encoded as UTF-8.
 
-    Python reads other bytes of a command line as lone surrogates, which cannot.
+    Python reads other bytes of a command line as lone surrogates, which cannot be encoded.
     """
     try:
         text.encode()
@@ -318,7 +318,7 @@ def _read_text(path: Path, *, kind: str) -> str:
     try:
         # Reading a pipe would block.
         if path.exists() and not path.is_file():
-            raise UnreadableError(origin, f"is not a {kind}: it is a directory, or no regular file")
+            raise UnreadableError(origin, f"is a directory or a special file, not a {kind}")
         with path.open("rb") as stream:
             content = stream.read(LARGEST + 1)
     except (OSError, ValueError) as error:
@@ -328,7 +328,7 @@ def _read_text(path: Path, *, kind: str) -> str:
         raise UnreadableError(origin, f"cannot be read: {reason}") from error
 
     if len(content) > LARGEST:
-        raise UnreadableError(origin, f"is larger than 1 MiB, which is the most that a {kind} has")
+        raise UnreadableError(origin, f"is larger than 1 MiB, the limit for a {kind}")
 
     try:
         return content.decode("utf-8-sig")

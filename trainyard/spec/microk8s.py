@@ -145,5 +145,5 @@ class Microk8sSection(Section):
                 ("hosts", 0, "role"), "must be control-plane: the others join this host", "worker"
             )
         if len(self.control_planes) == 2:
-            message = "has 2 control planes, of which neither can be lost: give 1, or 3 and more"
+            message = "has 2 control planes, which both end if one is lost: give 1, or 3 and more"
             yield Complaint(("hosts",), message)

@@ -21,7 +21,7 @@ from trainyard.wording import did_you_mean
 
 LONGEST_VALUE = 60
 
-# Words for pydantic's error types; the braces are filled from the error's context.
+# Messages for pydantic's error types; the braces are filled from the error's context.
 _WORDS: Mapping[str, str] = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -39,7 +39,7 @@ _WORDS: Mapping[str, str] = {
 
 
 # Keys of Docker Compose and Kubernetes in a cluster file, and their replacements here.
-_OF_OTHERS: Mapping[str, str] = {
+_FOREIGN_KEYS: Mapping[str, str] = {
     "volumes": "directories of a Docker host are compose.mounts, volumes of pods kuberay.volumes",
     "ports": "only the dashboard is published, at compose.dashboard_port",
     "restart": "nodes that end are always started again",
@@ -57,7 +57,7 @@ _FEWER_CPUS = "; on Kubernetes, kuberay.requests asks the scheduler for less tha
 def problems_of(
     error: ValidationError, model: type[BaseModel], source: Source
 ) -> tuple[Problem, ...]:
-    """Return the problems that a model found with a source's values, in the order of the file."""
+    """Return a model's problems with a source's values, in the order of the file."""
     complaints: list[Complaint] = []
     for details in error.errors(include_url=False):
         complaints += _complaints(dict(details), model)
@@ -85,7 +85,7 @@ def where(path: KeyPath, source: Source) -> str:
 
 
 def value_text(value: object) -> str:
-    """Return a value as one short piece of text, texts in quotes."""
+    """Return a value as short text, with strings in quotes."""
     text = without_secrets(json.dumps(value, ensure_ascii=False, default=str))
     text = "".join(
         character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
@@ -96,7 +96,7 @@ def value_text(value: object) -> str:
 
 
 def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
-    """Yield the complaints in one of pydantic's errors: one, or all that a rule yielded."""
+    """Yield the complaints in one pydantic error, which has several if a rule raised it."""
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     reason = details.get("ctx", {}).get("error")
     if isinstance(reason, ComplaintsError):
@@ -134,7 +134,7 @@ def _suggestion(details: dict[str, Any]) -> str:
         )
 
     if kind == "string_type" and isinstance(value, int | float):
-        # A float has lost its spelling: a program may tell 1e3 from 1000.0.
+        # A float has lost its spelling, and a program may distinguish 1e3 from 1000.0.
         if isinstance(value, float):
             return "; write it in quotes"
         return f"; write it in quotes: {json.dumps(value_text(value))}"
@@ -143,11 +143,11 @@ def _suggestion(details: dict[str, Any]) -> str:
         # A placeholder without quotes is YAML's short form of a mapping.
         return f'; write "{{{next(iter(value))}}}" in quotes'
 
-    return _of_others(details)
+    return _native_form(details)
 
 
-def _of_others(details: dict[str, Any]) -> str:
-    """Suggest Trainyard's form of a value that is written as for Docker or Kubernetes, or ""."""
+def _native_form(details: dict[str, Any]) -> str:
+    """Suggest Trainyard's form of a value in Docker's or Kubernetes' notation, or ""."""
     kind = details["type"]
     value = details["input"]
     key = ""
@@ -167,7 +167,7 @@ def _of_others(details: dict[str, Any]) -> str:
 
 
 def _choices(details: dict[str, Any]) -> list[str]:
-    """Return the choices of a Literal, which pydantic has as text only: `'local' or 'existing'`."""
+    """Return a Literal's choices, which pydantic gives as text: `'local' or 'existing'`."""
     return re.findall(r"'([^']*)'", details["ctx"]["expected"])
 
 
@@ -185,9 +185,9 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
     key = str(path[-1])
     section = _model_at(model, path[:-1])
     if section is RuntimeEnv and key in RAY_KEYS:
-        return Complaint(path, f"is a key of Ray's, and none here: {RAY_KEYS[key]}")
-    if model is ClusterSpec and key in _OF_OTHERS:
-        return Complaint(path, f"is not a known key: {_OF_OTHERS[key]}")
+        return Complaint(path, f"is a key of Ray's, not of a job file: {RAY_KEYS[key]}")
+    if model is ClusterSpec and key in _FOREIGN_KEYS:
+        return Complaint(path, f"is not a known key: {_FOREIGN_KEYS[key]}")
 
     known: list[str] = []
     if section:

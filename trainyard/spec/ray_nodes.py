@@ -16,13 +16,13 @@ _LABEL_KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
 # Ray's own resources, and their keys in files.
 _RAYS = {"CPU": "cpus", "GPU": "gpus", "memory": "memory", "object_store_memory": "memory"}
 _OUR_LABELS = ("ray.io/node-group", "ray.io/node-id")
-# Parameters of `ray start` (ray/scripts/scripts.py) that Trainyard sets, and the key of the cluster
-# file or the part of Trainyard from which each follows.
+# Parameters of `ray start` (ray/scripts/scripts.py) that Trainyard sets, each with the key of the
+# cluster file or the part of Trainyard that determines it.
 MADE_FROM: Mapping[str, str] = {
     "address": "the head",
     "autoscaling-config": "min and max of the groups",
     "block": "the backend",
-    "dashboard-agent-listen-port": "the backend, which asks it how the node is",
+    "dashboard-agent-listen-port": "the backend, which asks for the node's health there",
     "dashboard-host": "the backend",
     "dashboard-port": "the backend",
     "disable-usage-stats": "the backend",
@@ -103,7 +103,7 @@ ResourceName = Annotated[
     str,
     matching(
         RESOURCE_PATTERN[1:-1],
-        "must be the name of a resource of Ray's: letters, digits and any of _ . : / -",
+        "must be the name of a Ray resource: letters, digits and any of _ . : / -",
     ),
     WithJsonSchema({"type": "string", "pattern": RESOURCE_PATTERN}),
 ]
@@ -146,7 +146,7 @@ def may_be_given(name: str) -> bool:
 
 
 def start_options(parameters: Mapping[str, object]) -> dict[str, str | None]:
-    """Return the values of parameters as text; None for a flag, which takes no value."""
+    """Return options of `ray start`, their values as text, None for a flag."""
     options: dict[str, str | None] = {}
     for name, value in parameters.items():
         if value is True:

@@ -1,4 +1,4 @@
-"""A resolved file as YAML or JSON: defaults are marked, secrets hidden; the YAML loads again."""
+"""A resolved file as loadable YAML or as JSON; defaults are marked, secrets hidden."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _Dumper.add_implicit_resolver(
 
 
 def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
-    """Return the resolved file as one JSON document; `defaults` are the paths left out by users."""
+    """Return the resolved file as JSON; `defaults` has the keys that the user left out."""
     document = {}
     for key, value in _hidden(spec.model_dump(mode="json")).items():
         if value is not None:
@@ -89,7 +89,7 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
 
 
 def written(values: Any) -> str:
-    """Return a file's values as YAML that Trainyard and other YAML readers read alike."""
+    """Return values as YAML that Trainyard and other YAML readers read alike."""
     text: str = yaml.dump(
         values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
     )
@@ -97,7 +97,7 @@ def written(values: Any) -> str:
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    """Return values with the secrets among them hidden.
+    """Return values with their secrets hidden.
 
     Secrets are variables and flags with a secret's name, texts of a known form, and every value
     that goes to Helm.

@@ -17,7 +17,7 @@ from trainyard.wording import did_you_mean
 REPEAT = "repeat"
 MOST_VALUES = 10_000
 # Beyond LARGEST the sum of two numbers of a range is infinite, and the search fails. Beyond
-# LARGEST_WHOLE floats do not tell neighbouring whole numbers apart.
+# LARGEST_WHOLE, floats cannot distinguish neighbouring whole numbers.
 LARGEST = 1e300
 LARGEST_WHOLE = 2**53
 KINDS = ("choice", "grid", "uniform", "loguniform", "randint", "lograndint")
@@ -70,7 +70,7 @@ class Parameter(Section):
         return [round(low + index * step, 12) for index in range(count)]
 
     def document(self) -> dict[str, Any]:
-        """Return the parameter as the runner needs it."""
+        """Return the parameter in the runner's form."""
         return {
             "kind": self.kind,
             "of": list(getattr(self, self.kind)),
@@ -80,7 +80,7 @@ class Parameter(Section):
         }
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain about a parameter not of exactly one kind, and about its borders and step."""
+        """Complain unless a parameter has exactly one kind, valid bounds and a valid step."""
         given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             message = f"must have exactly one of: {', '.join(KINDS)}"
@@ -104,11 +104,11 @@ class Parameter(Section):
 
         is_whole = self.step is None or self.step.is_integer() or kind != "randint"
         if self.step and (kind not in ("uniform", "randint") or self.step > width or not is_whole):
-            message = "is for uniform, and whole for randint: at most the width of the range"
+            message = "is for uniform and randint (whole), at most the width of the range"
             yield Complaint(("step",), message, self.step)
 
     def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
-        """Complain about names in `when` that are no choice above, and values that never occur.
+        """Complain about `when`: each name must be in `above`, each value must be possible there.
 
         `above` has the values of each earlier parameter of kind choice or grid.
         """
@@ -117,14 +117,14 @@ class Parameter(Section):
             if not options:
                 rule = "; a parameter depends on those of kind choice or grid above it"
                 meant = did_you_mean(other, above) or rule
-                yield Complaint(("when", other), "is no choice above this one", suggestion=meant)
+                yield Complaint(("when", other), "is no earlier choice or grid", suggestion=meant)
                 continue
 
             for value in values:
                 if value not in options:
                     listed = f"; {other} is one of: {', '.join(map(str, options[:9]))}"
                     meant = did_you_mean(str(value), map(str, options)) or listed
-                    yield Complaint(("when", other), "is never the case", value, meant)
+                    yield Complaint(("when", other), "is not a possible value", value, meant)
 
 
 def _range_problem(kind: str, numbers: list[float]) -> str:
@@ -151,9 +151,9 @@ class Prune(Section):
     percentile: float = setting(
         25.0, "For `by: percentile`, the percentage of configurations that is kept.", gt=0, lt=100
     )
-    after: int = setting(5, "The number of first configurations that are never pruned.", ge=1)
+    after: int = setting(5, "How many configurations at the beginning are never pruned.", ge=1)
     warmup: int = setting(
-        0, "The number of first values of the metric at which no configuration is pruned.", ge=0
+        0, "How many values of its metric a configuration has before it may be pruned.", ge=0
     )
 
 
@@ -172,7 +172,7 @@ class Tune(Watch):
     """A sweep; its metric is described as in `watch`."""
 
     space: dict[MatrixKey, Parameter] = Field(
-        description="What is searched; {name} in command and env is replaced."
+        description="The parameters to search; {name} in command and env is replaced."
     )
     mode: Literal["max", "min"] = setting("max", "Whether more of the metric is better, or less.")
     objective: Literal["last", "best"] = setting(
@@ -202,11 +202,11 @@ class Tune(Watch):
     stop: Stop = setting(Stop(), "When to end before all samples.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Yield nothing: the job yields `problems`, with `tune` before each path."""
+        """Yield nothing, because the job yields `problems`, with `tune` before each path."""
         yield from ()
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain about the metric, the space, a search that does not fit it, and a missing end."""
+        """Complain about the metric, the space, a search unfit for the space, and a missing end."""
         yield from super().complaints()
         if not self.space:
             yield Complaint(("space",), "must not be empty")
@@ -215,7 +215,7 @@ class Tune(Watch):
         for name, parameter in self.space.items():
             complaints = [*parameter.problems(), *parameter.conditions(above)]
             if name == REPEAT:
-                complaints.append(Complaint((), "is the meaning of {repeat}: take another name"))
+                complaints.append(Complaint((), "is reserved for {repeat}: choose another name"))
             if not complaints and self.search == "grid" and not parameter.values:
                 message = "has too many values for search: grid; give grid or choice, or a step"
                 complaints.append(Complaint((), message))
@@ -231,7 +231,7 @@ class Tune(Watch):
         if self.search == "cmaes" and len(numbers) < 2:
             yield Complaint(
                 ("search",),
-                "cmaes needs two numbers at least that every configuration has",
+                "cmaes needs at least two numeric parameters without `when`",
                 self.search,
             )
 
@@ -241,7 +241,7 @@ class Tune(Watch):
             )
 
     def document(self) -> dict[str, Any]:
-        """Return the sweep as the runner reads it; of the keys that `watch` returns, only `metric`."""
+        """Return the sweep in the runner's form, without the keys of `watch` except `metric`."""
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
         space = {name: parameter.document() for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}

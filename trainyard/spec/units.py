@@ -25,7 +25,7 @@ DURATION_PATTERN = rf"^{_NUMBER}(?:{'|'.join(DURATIONS)})$"
 
 
 class NoSizeError(ValueError):
-    """A text that is no size, or one that no machine has."""
+    """The text is not a size, or a size that no machine has."""
 
 
 def parse_size(written: object) -> int:
@@ -50,7 +50,7 @@ def parse_duration(written: object) -> float:
 
 
 def format_size(size: int) -> str:
-    """Return bytes in the largest unit that keeps the number exact, as `parse_size` reads it."""
+    """Return bytes in the largest exact unit, as `parse_size` reads it."""
     exact = [unit for unit, factor in SIZES.items() if size % factor == 0]
     if not exact:
         return f"{size / SIZES['KB']:.3f}KB"

@@ -1,4 +1,4 @@
-"""YAML text as plain values and their lines; no objects, no code, no unbounded expansion.
+"""YAML text as plain values and their lines, without objects, code or endless expansion.
 
 Values follow the YAML 1.2 core schema, but only decimal numbers are numbers. `no`, `on`, `1:30` and
 dates are text.
@@ -45,9 +45,9 @@ FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
 @dataclass(frozen=True)
 class Source:
-    """A file's value, where each key of it was written (FILE:LINE, or a flag), and its problems.
+    """A file's value, the place of each key (FILE:LINE, or a flag), and the file's problems.
 
-    `broken`: paths of keys whose values could not be read; no further problem names them.
+    `broken` has the paths of keys whose values could not be read; no further problem names them.
     """
 
     value: Any
@@ -87,7 +87,8 @@ def compose(text: str, *, origin: str) -> Source:
         raise UnreadableError(where, message) from error
     except RecursionError as error:
         raise UnreadableError(origin, f"is nested deeper than {DEEPEST} levels") from error
-    # The parser calls chr() for `"\\U00110000"`, which is beyond Unicode and raises the last two.
+    # ValueError, OverflowError: the parser's chr() rejects characters beyond Unicode, such as
+    # `"\\U00110000"`.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise _unreadable(error, text, origin) from error
     return Source(value, reader.places, tuple(reader.problems), frozenset(reader.broken))
@@ -164,7 +165,7 @@ class _Reader:
 
 
 def nearest(path: KeyPath, places: Container[KeyPath]) -> KeyPath:
-    """Return the longest beginning of a path that has a place; the whole file, (), always has one."""
+    """Return the longest prefix of a path that has a place; the whole file, (), has one."""
     while path and path not in places:
         path = path[:-1]
     return path

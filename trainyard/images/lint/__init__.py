@@ -21,7 +21,7 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec.image import ImageFile, LintSection
 
-# Replaces the image.yaml of an image that has none. The version of KubeRay that runs such an image
+# The expectations of an image without an image.yaml. The version of KubeRay that runs such an image
 # is unknown, so wget is not required.
 OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
@@ -59,7 +59,7 @@ class LintReport:
             Problem(each.check, f"{each.detail}\n    -> {each.hint}") for each in self.failed
         )
         return LintError(
-            f"the image is not fit to be run: {number}", where=self.reference, problems=problems
+            f"the image is not fit to run: {number}", where=self.reference, problems=problems
         )
 
 
@@ -77,7 +77,7 @@ def check(
     began = time.monotonic()
     named = checks.reference(reference)
     if not named.ok:
-        # No engine accepts such a name: the other checks are impossible.
+        # No engine accepts such a name, so the other checks are impossible.
         return LintReport(reference, (named,), time.monotonic() - began)
 
     facts = docker_images.inspect(engine, reference)
@@ -97,14 +97,14 @@ def check(
     cache = paths.cache_home(engine.environ) / "lint" / f"{key}.json"
     kept = read_cache(cache)
     if kept is None:
-        on_progress("asking the image about itself")
+        on_progress("probing the image")
 
     probed = kept or ask(engine, facts, questions)
     history = docker_images.history(engine, facts.id)
     findings = checks.judge(Inspection(file, facts, history, probed))
     report = LintReport(reference, (named, *findings), time.monotonic() - began, kept is not None)
     if not report.failed:
-        # Failures are not cached: a busy machine may have caused them.
+        # Failures are not cached, because a busy machine may have caused them.
         write_cache(cache, probed)
 
     return report

@@ -1,4 +1,4 @@
-"""The checks of an image: start, Ray, expectations of image.yaml, size, secrets in its history."""
+"""The checks of an image: start, Ray, image.yaml, size, secrets in the history."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from trainyard.spec.docker import check_image
 from trainyard.spec.units import GIB
 from trainyard.versions import RAY
 
-# The largest size in bytes without `max_size` in image.yaml.
+# The size limit in bytes of an image without `max_size` in image.yaml.
 MAX_SIZE = 40 * GIB
-# The hint for an image of another platform, which may be right although it cannot run here.
+# The hint for an image of another platform, which may be right for other machines.
 _OTHER_MACHINE = (
     "If it is for other machines, push it without this check: trainyard image.push --skip-lint. "
     "To run it here, install QEMU (qemu-user-static, binfmt). To build it for this machine, leave "
@@ -28,7 +28,7 @@ _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PA
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `skipped`: it was impossible because another check failed."""
+    """The result of one check; a `skipped` check was impossible after another's failure."""
 
     check: str
     ok: bool
@@ -49,7 +49,7 @@ Verdict = str | Wrong
 
 
 def reference(text: str) -> Finding:
-    """Check the image's name by the rules of registries; none is asked."""
+    """Check the image's name by the rules of registries, without asking one."""
     try:
         check_image(text)
     except ValueError:
@@ -57,7 +57,7 @@ def reference(text: str) -> Finding:
             "Name it in lower case, as in registry:5000/team/schola:1.2; only host and tag "
             "may have capitals."
         )
-        return Finding("reference", False, f"{text} is a name that no registry takes", hint)
+        return Finding("reference", False, f"no registry accepts the name {text}", hint)
     return Finding("reference", True, text)
 
 
@@ -85,13 +85,13 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
         elif cause.check == name:
             findings.append(cause)
         else:
-            findings.append(Finding(name, True, f"mend `{cause.check}` first", skipped=True))
+            findings.append(Finding(name, True, f"repair `{cause.check}` first", skipped=True))
 
     return tuple(findings)
 
 
 def _runs_nothing(inspection: Inspection) -> Finding | None:
-    """Return the finding why the probe did not run (platform, entry point or shell), else None."""
+    """Return the cause if the probe did not run (platform, entry point or shell), else None."""
     probed = inspection.probed
     words = " ".join(inspection.image.entrypoint or ())
     if probed.facts:
@@ -104,7 +104,7 @@ def _runs_nothing(inspection: Inspection) -> Finding | None:
     if words:
         return Finding("entrypoint", False, *_swallows(words, probed.refusal))
     hint = "Install bash: KubeRay and Ray's autoscaler start every node with /bin/bash."
-    return Finding("bash", False, f"no shell at all can be run: {probed.refusal}", hint)
+    return Finding("bash", False, f"no shell can run: {probed.refusal}", hint)
 
 
 def _swallows(words: str, said: str) -> Wrong:
@@ -115,7 +115,7 @@ def _swallows(words: str, said: str) -> Wrong:
 
 
 def _no_jobs(inspection: Inspection) -> Finding | None:
-    """Return the finding why Ray's Python cannot run jobs, None if it can.
+    """Return the cause if Ray's Python cannot run jobs, else None.
 
     All checks that need Ray depend on this one.
     """
@@ -171,7 +171,7 @@ def _entrypoint(inspection: Inspection) -> Verdict:
     if inspection.probed.swallowed:
         return _swallows(words, inspection.probed.swallowed)
     if words:
-        return f"{words}: hands commands on"
+        return f"{words}: passes commands on"
     return "none: commands run as they are given"
 
 
@@ -207,7 +207,7 @@ def _user(inspection: Inspection) -> Verdict:
     if expected == "non-root" and is_root:
         detail = "runs as root, and image.yaml says non-root: its programs refuse to run as root"
         return Wrong(
-            detail, "Let the Dockerfile end with a USER that it made: RUN useradd ..., USER ..."
+            detail, "Let the Dockerfile end with a USER that it creates: RUN useradd ..., USER ..."
         )
     if expected == "root" and not is_root:
         detail = f"runs as {inspection.user}, and image.yaml says root"
@@ -249,12 +249,12 @@ def _ray(inspection: Inspection) -> Verdict:
         return Wrong(detail, "Try it: docker run --rm -it IMAGE ray --version")
     if version != RAY:
         detail = f"has Ray {version}, and clusters run {RAY}"
-        return Wrong(detail, f"Install ray[default]=={RAY}: nodes of two versions do not talk.")
+        return Wrong(detail, f"Install ray[default]=={RAY}: all nodes need the same Ray.")
     return version
 
 
 def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Verdict]:
-    """Return the check of one kind of question in image.yaml: modules, files, programs, commands.
+    """Return the check of one kind of questions: modules, files, programs or commands.
 
     `missing` completes the message for a question that got no answer.
     """
@@ -345,7 +345,7 @@ def _history(inspection: Inspection) -> Verdict:
 
     for step in steps:
         for secret in secrets.secrets_in_command(step.instruction):
-            # A variable or label with a secret appears in the history as well: it is listed once.
+            # A variable or label with a secret appears in the history as well, but is listed once.
             places.setdefault(secret, f"{secret} in `{secrets.masked(step.instruction)}`")
 
     files = [
@@ -355,13 +355,13 @@ def _history(inspection: Inspection) -> Verdict:
     if not places:
         return f"no secret in {len(steps)} steps"
 
-    hint = "Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=..."
+    hint = "Change the secret, then pass it as a build secret: RUN --mount=type=secret,id=..."
     return Wrong(f"shows secrets: {', '.join(places.values())}", hint)
 
 
-# In printed order: the name of a check; what it needs ("shell": a shell runs in the image, "ray":
-# Ray's Python runs jobs, ""); its function; and the keys of image.yaml of which one must be set, ()
-# for a check of all images.
+# In printed order: the name of a check; its condition ("shell": a shell runs in the image, "ray":
+# Ray's Python runs jobs, "": none); its function; and the keys of image.yaml of which one must be
+# set, () for a check of all images.
 CHECKS: tuple[tuple[str, str, Callable[[Inspection], Verdict], tuple[str, ...]], ...] = (
     ("platform", "shell", lambda inspection: inspection.image.platform, ()),
     ("entrypoint", "shell", _entrypoint, ()),

@@ -1,4 +1,4 @@
-"""Run probe.sh once in a container of an image, through its entry point, and read the answers."""
+"""Run probe.sh once in a container, through the image's entry point; read the answers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _LONGEST = 300
 class Probed:
     """The answers of the probe, by question; empty if the image did not run the probe.
 
-    `refusal` says why it did not. `swallowed` is the last line of an entry point that did not run
-    the given command; the answers are then from a run without the entry point.
+    `refusal` is the reason for that. `swallowed` is the last line of an entry point that did not
+    run the given command; the answers are then from a run without the entry point.
     """
 
     facts: Mapping[str, str]
@@ -72,7 +72,7 @@ class Inspection:
 
 
 def questions_of(lint: LintSection) -> tuple[str, ...]:
-    """Return the questions of an image.yaml, KIND:VALUE, as probe.sh takes them."""
+    """Return the questions of an image.yaml in probe.sh's form, KIND:VALUE."""
     return (
         *([f"python:{lint.python}"] if lint.python else []),
         *(f"path:{path}" for path in lint.must_have),
@@ -89,7 +89,7 @@ def script() -> str:
 
 
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
-    """Run the probe through the image's entry point; if that runs nothing, without entry point.
+    """Run the probe through the image's entry point; if that runs nothing, run it without.
 
     Raises NotReadyError if the probe takes longer than SECONDS, OutsideError if it ends early or
     the engine cannot run a container.

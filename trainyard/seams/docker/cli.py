@@ -1,4 +1,4 @@
-"""The `docker` command, for what the API cannot do: buildx builds images, Compose makes nodes."""
+"""The `docker` command for what the API cannot do: builds with buildx, and Compose."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IGNORE_FILE = ".dockerignore"
 # Builders accept these build arguments without ARG, and keep them out of history and cache keys
 # ("Predefined ARGs" of the Dockerfile reference).
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
-# The limit for one command of Compose: an engine on a busy machine needs long for many containers.
+# The limit for one Compose command. An engine on a busy machine is slow to make many containers.
 COMPOSE_SECONDS = 600.0
 LAST_LINES = 5
 
@@ -51,7 +51,7 @@ def build(
     `context` writes the build's files, Dockerfile included, as a tar stream. `on_line` is called
     with every line of output.
     """
-    # No attestations next to the manifest: with them, the image would depend on the builder.
+    # Attestations next to the manifest would make the image depend on the builder.
     environment = {**engine.cli_environment(), "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
     return programs.run(command, env=environment, stdin=context, on_line=on_line)
 
@@ -69,8 +69,8 @@ def build_command(
 ) -> list[str]:
     """Return the command that builds an image.
 
-    Values of proxies are not in the command: buildx reads them from its environment. `secrets` are
-    files that stages may mount by these names; they do not get into the image. `cached` is an
+    Proxy values are not in the command, because buildx reads them from its environment. `secrets`
+    are files that stages may mount by these names; they do not get into the image. `cached` is an
     image whose layers may be reused; None builds every layer.
     """
     # Only `default`, the builder inside the engine, can build on a base image that only the engine
@@ -79,8 +79,8 @@ def build_command(
     words += ["--tag", reference, "--network", network]
     if platform:
         words += ["--platform", platform]
-    # The image then records how each layer was made: a machine that has the image need not rebuild
-    # its layers.
+    # The image then records how each layer was made, so a machine that has the image need not
+    # rebuild the layers.
     words += ["--cache-to", "type=inline"]
     if cached:
         words.append(f"--cache-from={cached}")
@@ -100,9 +100,9 @@ def build_command(
 
 
 def context_files(directory: Path) -> list[str]:
-    """Return the paths of files and directories that a directory's .dockerignore does not exclude.
+    """Return the paths below a directory that its .dockerignore does not exclude.
 
-    docker-py interprets .dockerignore, which is left out itself.
+    docker-py interprets .dockerignore; the file itself is left out.
     """
     ignore = directory / IGNORE_FILE
     if ignore.exists():
@@ -117,7 +117,7 @@ def context_files(directory: Path) -> list[str]:
 def compose(
     engine: Engine, project: str, document: str, *words: str, secrets: Mapping[str, str]
 ) -> None:
-    """Run a command of Compose on a document that it reads from stdin, so that no disk has it.
+    """Run a Compose command on a document from stdin, so that the document is on no disk.
 
     `secrets` are the values of variables in the document; only this command's environment has them.
     Raises OutsideError if the command fails.
@@ -125,7 +125,7 @@ def compose(
     command = ["docker", "compose", "--project-directory", "/", "-p", project, "-f", "-", *words]
     ended = programs.run(
         [*command, "--no-recreate", "--remove-orphans", "--no-build"],
-        # No file of the current directory may change what the document says.
+        # No file of the current directory may override the document.
         env={**engine.cli_environment(), "COMPOSE_DISABLE_ENV_FILE": "1", **secrets},
         stdin=document.encode(),
         directory=Path("/"),

@@ -1,6 +1,6 @@
-"""Containers, volumes and networks of a Docker engine: found by label or name, made, removed.
+"""Containers, volumes and networks of a Docker engine: find, make and remove them.
 
-Everything that Trainyard makes carries labels. There is no other record of it that could go stale.
+Everything that Trainyard makes carries labels. No other record exists that could go stale.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ONCE = "io.trainyard.once"
 # other options, and limits of their own.
 _KEEPS_ALL = "json-file"
 LOG_LIMITS = {"max-size": "10m", "max-file": "3"}
-# Programs in containers that this module makes, and in nodes of `compose`, gain no rights by setuid.
+# No program gains rights by setuid, neither in this module's containers nor in nodes of `compose`.
 HARDENED = ("no-new-privileges:true",)
 # The exit code of a command that was killed because it ran for too long.
 KILLED = -9
@@ -48,8 +48,8 @@ class Container:
 
     `state` is the engine's word: created, running, restarting, exited, paused, removing or dead.
     `health` is the health check's: starting, healthy or unhealthy, None without a check. `image` is
-    the reference with which the container was made. `created`, and `started` for the last start of
-    its program, are timestamps of the engine.
+    the reference with which the container was made. `created` and `started` (the last start) are
+    timestamps of the engine.
     """
 
     id: str
@@ -131,7 +131,7 @@ def _ports(published: Mapping[str, Any]) -> tuple[Port, ...]:
 
 
 def bounded_log(engine: Engine) -> dict[str, Any]:
-    """Return log options that keep a container's last 30 MB; {} for any other log driver."""
+    """Return log options that keep a container's last 30 MB; {} if the driver is not json-file."""
     driver = engine.info().get("LoggingDriver")
     if driver == _KEEPS_ALL:
         return {"driver": driver, "options": dict(LOG_LIMITS)}
@@ -159,7 +159,8 @@ class NewContainer:
 def create(engine: Engine, name: str, new: NewContainer) -> str:
     """Make a container, but do not start it; return its id.
 
-    Once it was started, Docker restarts it until it is stopped. The engine must have the image.
+    Once the container is started, Docker restarts it until it is stopped. The engine must have the
+    image.
     """
     log_config = None
     log = bounded_log(engine)
@@ -249,7 +250,7 @@ def read_file(engine: Engine, name: str, path: str) -> bytes | None:
 
 
 def tail(engine: Engine, name: str, *, lines: int = 20) -> tuple[str, ...]:
-    with refusals(f"show what the container {name} printed"), suppress(NotFound):
+    with refusals(f"show the log of the container {name}"), suppress(NotFound):
         return tuple(engine.api.logs(name, tail=lines).decode(errors="replace").splitlines())
     return ()
 

@@ -1,4 +1,4 @@
-"""The daemon behind a Docker socket of this machine: its arguments, its settings, its reload.
+"""The daemon behind a local Docker socket: its arguments, settings and reload.
 
 The kernel says which process answers on the socket, so the daemon is not guessed by its name.
 """
@@ -28,7 +28,7 @@ CERTIFICATES = Path("/etc/docker/certs.d")
 
 @dataclass(frozen=True)
 class Daemon:
-    """A running dockerd, and the words that it was started with."""
+    """A running dockerd, and the arguments that it was started with."""
 
     pid: int
     arguments: Sequence[str]
@@ -51,8 +51,7 @@ def find(engine: Engine) -> Daemon | None:
         if peer.name() != "systemd":
             return _daemon(peer)
 
-        # Where systemd listens for dockerd (`-H fd://`, as Debian has it), the socket's owner is
-        # systemd.
+        # With socket activation (`-H fd://`, as on Debian), systemd owns the socket.
         for process in psutil.process_iter(["name", "cmdline"]):
             words = " ".join(process.info["cmdline"] or ())
             if process.info["name"] == "dockerd" and "fd://" in words:

@@ -2,7 +2,7 @@
 
 `docker` finds its engine by $DOCKER_HOST or by its current context (Docker Desktop, Colima and
 rootless engines use contexts); docker-py only knows the variable. Both must talk to the same
-engine, so its address is looked up here for both.
+engine, so this module finds the address for both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ANSWER_SECONDS = 60
 
 @dataclass(frozen=True)
 class Engine:
-    """A connection to a Docker engine. `api` is docker-py's, for modules of `seams` only.
+    """A connection to a Docker engine. `api` is docker-py's client, for modules of `seams` only.
 
     `socket` is the address that programs use: with SSH, the local end of the SSH connection.
     """
@@ -65,7 +65,7 @@ class Engine:
     @property
     def platform(self) -> str:
         """Return the platform of the engine's machine, such as linux/amd64."""
-        with refusals("ask the Docker engine about itself"):
+        with refusals("describe itself"):
             version = self.api.version(api_version=False)
         return f"{version['Os']}/{version['Arch']}"
 
@@ -76,7 +76,7 @@ class Engine:
         self.api.close()
 
     def info(self) -> dict[str, Any]:
-        with refusals("ask the Docker engine about itself"):
+        with refusals("describe itself"):
             return dict(self.api.info())
 
     def cli_environment(self) -> dict[str, str]:

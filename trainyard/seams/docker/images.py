@@ -1,4 +1,4 @@
-"""Images of a Docker engine: what they are, and their names."""
+"""Images of a Docker engine: their facts, their names and their history."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trainyard.seams.docker.containers import packed
 from trainyard.seams.docker.engine import Engine, refusals
 
 HUB = "docker.io"
-# Labels of every image that Trainyard builds: the image's name, and the hash of what it was built
-# from, which is also its tag.
+# Labels of every image that Trainyard builds: the image's name, and the hash of its sources, which
+# is also its tag.
 IMAGE_LABEL = "io.trainyard.image"
 CONTENT_LABEL = "io.trainyard.content"
 OCI = "org.opencontainers.image"
-# The only content of an image that proves that a registry can be used.
+# The only content of the image that is sent through a registry to test it.
 TINY = b"Trainyard pulled this to prove that Docker here can.\n"
 
 
@@ -52,7 +52,7 @@ class ImageFacts:
         return self.labels.get(CONTENT_LABEL)
 
     def digest_in(self, repository: str) -> str | None:
-        """Return the image's digest in a repository; None if the engine has noted none."""
+        """Return the image's digest in a repository; None if the engine knows none."""
         for reference in self.digests:
             name, _, digest = reference.partition("@")
             if _familiar(name) == _familiar(repository):
@@ -70,7 +70,7 @@ class MadeBy:
 
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
     """Return the facts of an image (by name, digest or id); None if the engine does not have it."""
-    with refusals(f"look at the image {reference}"), suppress(ImageNotFound):
+    with refusals(f"inspect the image {reference}"), suppress(ImageNotFound):
         return facts(engine.api.inspect_image(reference))  # type: ignore[no-untyped-call]
     return None
 
@@ -100,7 +100,7 @@ def facts(described: Mapping[str, Any]) -> ImageFacts:
 
 def history(engine: Engine, reference: str) -> tuple[MadeBy, ...]:
     """Return the instructions that made an image, the oldest first."""
-    with refusals(f"look at the history of {reference}"):
+    with refusals(f"return the history of {reference}"):
         entries = engine.api.history(reference)  # type: ignore[no-untyped-call]
 
     instructions = []
@@ -129,7 +129,7 @@ def remove(engine: Engine, reference: str) -> None:
 
 
 def make_tiny(engine: Engine, reference: str) -> None:
-    """Make an image of a few bytes, to send through a registry as a proof.
+    """Make an image of a few bytes, to test a registry with.
 
     `reference` must have a tag.
     """

@@ -17,8 +17,8 @@ from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import MissingError, RegistryError, refused
 
 CONNECT_SECONDS = 10.0
-# The longest silence in a push. Docker reports while it sends; a registry that has received a whole
-# layer and then is silent for longer is stuck.
+# The longest silence in a push. Docker reports while it sends. A registry is stuck if it stays
+# silent for longer after a whole layer.
 SILENCE_SECONDS = 300.0
 MB = 1_000_000
 # Docker's states of a layer that needs nothing more (docker/distribution, pull and push).
@@ -79,7 +79,7 @@ def pull(
 
 
 def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> str | None:
-    """Ask the registry, through the engine, for the digest of a name; None if the name is unknown.
+    """Ask a registry, through the engine, for a name's digest; None if unknown.
 
     Engine API, GET /distribution/{name}/json. Raises RegistryError.
     """
@@ -136,7 +136,7 @@ class LayerTally:
             self._on_progress(layers)
         elif self._is_push:
             # Docker counts bytes before compression, and learns a layer's size only when it begins
-            # to send the layer: a total would grow all the time.
+            # to send the layer, so a total would keep growing.
             self._on_progress(f"{layers}, {moved:.0f} MB before compression")
         else:
             self._on_progress(f"{layers}, {moved:.0f} of {total:.0f} MB")
@@ -153,10 +153,10 @@ def _transfer(
     *,
     silence: float | None,
 ) -> None:
-    """Push or pull; call `on_entry` with each of the engine's reports, and end if that raises."""
+    """Push or pull; call `on_entry` with each engine report, and end if `on_entry` raises."""
     credentials = json.dumps(_credentials(reference, login)).encode()
     try:
-        # docker-py's own push and pull cannot be ended: they keep the connection to themselves.
+        # docker-py's own push and pull cannot be ended, because they hide the connection.
         with engine.api.post(
             f"{engine.api.base_url}/v{engine.api.api_version}/images/{path}",
             params=parameters,

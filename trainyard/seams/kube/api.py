@@ -16,16 +16,16 @@ _REVIEWS = Kind(
     "SelfSubjectAccessReview",
     namespaced=False,
 )
-# The API server notes this name as the owner of changed fields (meta/v1, managedFields).
+# The API server records this name as the owner of changed fields (meta/v1, managedFields).
 FIELD_MANAGER = "trainyard"
 
 
 class Kube:
     """One Kubernetes cluster as one user sees it; threads may share it.
 
-    Every call has a deadline. All raise ApiUnreachableError without an answer, ForbiddenError
-    without the right, PrerequisiteError for a refused login, and KubeError for any other
-    rejection. A missing object is no error for `get`, `list`, `delete`, `serves` and `logs`.
+    Every call has a deadline, and raises ApiUnreachableError without an answer, ForbiddenError
+    without the right, PrerequisiteError for a refused login, and KubeError for any other rejection.
+    A missing object is no error for `get`, `list`, `delete`, `serves` and `logs`.
     """
 
     def __init__(self, access: Access) -> None:
@@ -64,7 +64,7 @@ class Kube:
     def apply(
         self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False
     ) -> Object:
-        """Make an object's fields those of `body` and return it; other fields stay.
+        """Set an object's fields to those of `body`, and return the object; other fields stay.
 
         This is server-side apply. With `dry_run` the API checks and completes the object, but does
         not store it.
@@ -103,8 +103,8 @@ class Kube:
     ) -> bool:
         """Ask for the removal of an object; False if it does not exist, or has another `uid`.
 
-        The removal may take time: the object is gone when `get` returns None. `with_owned` keeps it
-        until all objects that it owns are gone.
+        The removal may take time: the object is gone when `get` returns None. `with_owned` keeps
+        the object until all objects that it owns are gone.
         """
         policy = "Foreground" if with_owned else "Background"
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
@@ -168,7 +168,7 @@ class Kube:
 def connect(access: Access) -> Kube:
     """Return the cluster of a context; nothing is asked of it yet.
 
-    The same context gives the same object, so that a process logs in once: a login program may
-    take seconds, or ask its user.
+    The same context gives the same object, so that a process logs in once. A login program may take
+    seconds, or prompt the user.
     """
     return Kube(access)

@@ -1,9 +1,9 @@
-"""The Kubernetes cluster that a command means: a context of kubeconfig files.
+"""The Kubernetes cluster that a command works on: a context of kubeconfig files.
 
-Several files merge into one, and the first that sets a value counts
+If several files set a value, the first one wins
 (kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig). The `kubernetes`
 library reads the files again to log in. The library would take the current context of the last
-file, so the context is chosen here, and the library gets its name.
+file, so this module chooses the context and passes its name.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _access(files: tuple[Path, ...], context: str | None) -> Access:
         raise PrerequisiteError(
             unknown,
             where=", ".join(map(str, files)),
-            hint=f"Name one in the cluster file (context: ...); it has {known}.",
+            hint=f"Name one in the cluster file (context: ...); the kubeconfig has {known}.",
         )
 
     chosen = contexts[name]
@@ -102,7 +102,7 @@ def _access(files: tuple[Path, ...], context: str | None) -> Access:
     # instead.
     if any(key.split("-")[0] == "as" for key in users.get(user, {})):
         raise PrerequisiteError(
-            f"user {user} of the kubeconfig acts as another user (`as`), which Trainyard cannot",
+            f"user {user} of the kubeconfig acts as another user (`as`), which Trainyard does not support",
             where=", ".join(map(str, files)),
             hint="Use a context whose user has these rights itself.",
         )
@@ -139,11 +139,11 @@ def _parse(file: Path) -> Mapping[str, Any]:
         ) from error
     except (yaml.YAMLError, ValueError):
         # The error's own text quotes the line, which may hold a key.
-        raise _broken((file,), "it is not YAML, or says nothing") from None
+        raise _broken((file,), "it is not YAML, or it is empty") from None
 
 
 def _broken(files: tuple[Path, ...], why: str) -> PrerequisiteError:
-    hint = "`kubectl config view` shows what it says."
+    hint = "`kubectl config view` shows its content."
     return PrerequisiteError(
         f"the kubeconfig cannot be used: {why}", where=", ".join(map(str, files)), hint=hint
     )

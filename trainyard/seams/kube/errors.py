@@ -93,7 +93,7 @@ RULES = (
 
 
 def refused(status: int, body: bytes, request: str, access: Access) -> TrainyardError:
-    """Return the error for an unexpected answer; `request` is its method and path."""
+    """Return the error for an unexpected answer to `request`, a method and path."""
     text = _message(body)
     known = text is not None or str(status) in ("401", "404", *_BUSY)
     reason = "foreign"
@@ -117,7 +117,7 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
 
     if isinstance(deepest, ssl.SSLCertVerificationError):
         return PrerequisiteError(
-            f"the Kubernetes API's certificate is not to be trusted: {deepest.verify_message}",
+            f"the Kubernetes API's certificate is not trusted: {deepest.verify_message}",
             where=f"{access}, from {access.source}",
             hint="Is the kubeconfig another cluster's, or too old? Fetch the kubeconfig again.",
         )

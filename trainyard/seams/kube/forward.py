@@ -1,8 +1,8 @@
-"""Ports of this machine that end in pods, for as long as this process lives.
+"""Ports of this machine that forward to pods while this process lives.
 
-Each connection to such a port opens its own connection to the pod that the caller names then. If a
-pod is replaced, the API server restarts or a proxy closes an idle connection, only connections that
-are open break; later ones work.
+Each connection to such a port looks up its pod, and opens its own connection to the pod. If a pod
+is replaced, the API server restarts or a proxy closes an idle connection, only open connections
+break.
 
 A connection to a pod is a websocket with the login and TLS context of all other requests.
 `kubernetes.stream` is not used, because it has no timeout and makes a TLS context of its own.
@@ -36,10 +36,10 @@ COMPLAINT = 1
 def forward(
     kube: Kube, *, namespace: str, find: Callable[[], str | None], port: int, what: str
 ) -> int:
-    """Return a port of 127.0.0.1 that ends at a port of a pod; `find` names the pod each time.
+    """Return a port of 127.0.0.1 that forwards to a port of a pod.
 
-    `find` is called at each connection; None: no such pod runs. `what` names the pod in messages.
-    Calls with the same cluster, namespace, `what` and `port` return the same port.
+    `find` returns the pod's name for each connection, or None if no such pod runs. `what` names the
+    pod in messages. Calls with the same cluster, namespace, `what` and `port` return the same port.
     """
 
     def serve(local: socket.socket) -> str:
@@ -99,7 +99,7 @@ def _relay(local: socket.socket, stream: Any) -> str:
     """Pass bytes both ways until one side ends; return the kubelet's complaint, "" for none.
 
     One thread serves both directions, because two threads must not use one TLS connection. If one
-    side does not accept its bytes, both directions wait: nothing is kept in memory.
+    side does not accept its bytes, both directions wait, so that memory does not fill.
     """
     local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.settimeout(None)
@@ -110,7 +110,7 @@ def _relay(local: socket.socket, stream: Any) -> str:
     greeted: set[int] = set()
 
     while True:
-        # TLS may have decrypted bytes that were not read yet: poll() does not see them.
+        # TLS may have decrypted bytes that are not read yet, and poll() does not see them.
         pending = stream.is_ssl() and stream.sock.pending()
         if pending:
             ready = {stream.sock.fileno()}

@@ -25,12 +25,13 @@ ANSWER_SECONDS = 10.0
 # Admission webhooks may take this long (admissionregistration/v1, timeoutSeconds), and CRDs are
 # megabytes.
 CHANGE_SECONDS = 30.0
-# 500 pods are some 10 MiB. A larger answer is cut off, and then rejected because it is no JSON.
+# A list of 500 pods has about 10 MiB. An answer above this limit is cut off, and then rejected as
+# invalid JSON.
 ANSWER_LIMIT = 256 * 1024 * 1024
 # Attempts of a request that the API server rejects with 429, with the pauses that it asks for.
 TRIES = 4
-# The library's modules import each other: with two threads at once, one would find it half
-# imported.
+# The library's modules import each other. If two threads imported it at once, one would find it
+# half imported.
 _importing = threading.Lock()
 
 
@@ -79,9 +80,9 @@ class Transport:
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
     ) -> Response:
-        """Return the server's answer; `accept` are statuses besides 2xx that are no error.
+        """Return the server's answer; `accept` has statuses, other than 2xx, that are no error.
 
-        After 401 it logs in again, and repeats the request once. Raises KubeError,
+        After a 401, logs in again and repeats the request once. Raises KubeError,
         PrerequisiteError.
         """
         url = f"{self.access.server}{path}"
@@ -110,7 +111,7 @@ class Transport:
         return {"authorization": token} if token else {}
 
     def _renew(self, refused: Session) -> Session:
-        """Return a new login instead of a refused one: login programs and files are asked again."""
+        """Replace a rejected login: run login programs and read files again."""
         with self._lock:
             if self._session is refused:
                 self._session = None
@@ -220,7 +221,7 @@ def _configuration(access: Access) -> Any:
         raise ValueError("; ".join(failed))
 
     if urlsplit(access.server).hostname in ("127.0.0.1", "::1", "localhost"):
-        # As in kubectl: no proxy for loopback. The library would ask a proxy of the environment,
+        # As in kubectl, loopback needs no proxy. The library would use the environment's proxy,
         # which would connect to the proxy's own loopback.
         configuration.proxy = None
 
@@ -242,13 +243,13 @@ def _configuration(access: Access) -> Any:
 class _Shared(ssl.SSLContext):
     """A context that threads may share, because urllib3 cannot change its ALPN protocols.
 
-    urllib3 sets them before each connection. If another thread opens a connection then, OpenSSL
-    sends freed memory, and the server refuses the handshake with TLSV1_ALERT_DECODE_ERROR or worse
-    (python/cpython issue 141012).
+    urllib3 sets them before each connection. If another thread opens a connection at that moment,
+    OpenSSL sends freed memory, and the server refuses the handshake with TLSV1_ALERT_DECODE_ERROR
+    or worse (python/cpython issue 141012).
     """
 
     def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
-        """Change nothing: without ALPN protocols, HTTP/1.1 is spoken."""
+        """Change nothing; without ALPN protocols, both sides use HTTP/1.1."""
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:

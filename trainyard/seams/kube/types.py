@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-# An object as the API has it; its fields are the API's.
+# An object of the Kubernetes API, with the API's own fields.
 Object = dict[str, Any]
 
 
@@ -31,7 +31,8 @@ class Kind:
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
         """Return the URL's path of an object, of a part of it (`log`), or of all objects.
 
-        Without a namespace, the path is that of all namespaces. Kinds that are in none ignore it.
+        Without a namespace, the path covers all namespaces. Cluster-scoped kinds ignore the
+        namespace.
         """
         path = self.root
         if self.namespaced and namespace:
@@ -46,7 +47,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Right:
-    """A right as a Role has it; `resource` is a plural, or `pods/log`. "*" means all."""
+    """A right as in a Role; `resource` is `pods` or `pods/log`, "*" means all."""
 
     verb: str
     group: str

@@ -1,7 +1,7 @@
-"""A container registry, as far as Trainyard asks one: manifests, repositories, tags.
+"""A container registry's API: manifests, repositories, tags.
 
-Docker pushes and pulls images; here Trainyard asks the registry itself what it really holds
-afterwards (OCI distribution specification 1.1).
+Docker pushes and pulls images. This module then asks the registry itself for its content (OCI
+distribution specification 1.1).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_REGISTRY = (404, 405, 501)
 # Docker Hub's API has another host name than references to its images (distribution/reference,
 # Docker's RegistryInfo).
 API_HOSTS = {"docker.io": "registry-1.docker.io"}
-# Docker's own media types and OCI's are alike enough to be read as one (OCI image specification
+# Docker's own media types and OCI's are similar enough for one reader (OCI image specification
 # 1.1).
 MEDIA_TYPES = (
     "application/vnd.docker.distribution.manifest.v2+json",
@@ -70,9 +70,9 @@ class RegistryApi:
     """A connection to one registry; use it as a context manager. Threads may share it.
 
     `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA of the registry's
-    certificate; None trusts the usual ones, and those that this system trusts, as Docker does.
-    `transport` replaces the network in tests. Every method may raise a RegistryError; its
-    class names the cause (GoneError, CertificateError, LoginError...).
+    certificate; None trusts the CAs of certifi and of this system, as Docker does. `transport`
+    replaces the network in tests. Every method may raise a RegistryError; its class names the cause
+    (GoneError, CertificateError, LoginError...).
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class RegistryApi:
         scheme = "https"
         if insecure:
             scheme = "http"
-            # Without TLS the registry has no CA of its own. The realm that gives tokens may be
-            # another host with TLS, for which the usual CAs count.
+            # Without TLS the registry has no CA. Its token server may be another host with TLS,
+            # which the usual CAs verify.
             ca_file = None
         self._http = httpx.Client(
             base_url=f"{scheme}://{API_HOSTS.get(address, address)}/v2/",
@@ -159,7 +159,7 @@ class RegistryApi:
         )
 
     def try_upload(self, name: str) -> None:
-        """Upload some bytes and cancel the upload, to learn why a push fails, which Docker hides.
+        """Upload some bytes and cancel, to learn why a push fails; Docker hides the reason.
 
         Raises RegistryError with the registry's reason, such as a full disk.
         """
@@ -245,8 +245,8 @@ def trusting(ca_file: Path | None) -> ssl.SSLContext:
     Raises PrerequisiteError for a CA that cannot be read.
     """
     if ca_file is None:
-        # The CAs of certifi, because some systems keep none where OpenSSL looks for them; and those
-        # of the system's store, which may have a company's CA.
+        # Some systems keep no CAs where OpenSSL looks for them, so certifi's are loaded, too. The
+        # system's store may have a company's CA.
         context = httpx.create_ssl_context()
         context.load_default_certs()
         return context

@@ -1,7 +1,7 @@
-"""Answers to a registry's challenge: Basic, or Bearer with a token of the realm that it names.
+"""Answers to a registry's challenge: Basic, or Bearer with a token from its realm.
 
-No login is sent before the registry asks for one, and never to a host that the registry did not
-name (distribution's token authentication).
+A login is sent only after the registry asks for one, and only to a host that the registry names
+(distribution's token authentication).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ChallengeAuth(httpx.Auth):
         self._accepted: dict[str, str] = {}
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send the request; if the registry asks for a login, send it once more with one."""
-        # A token is good for one repository.
+        """Send the request, and repeat it with a login if the registry asks for one."""
+        # A token is valid for one repository.
         repository = re.sub(r"^/v2/|/(manifests|blobs|tags)/.*$", "", request.url.path)
         if repository in self._accepted:
             request.headers["Authorization"] = self._accepted[repository]
@@ -80,7 +80,7 @@ class ChallengeAuth(httpx.Auth):
         realm = registry.join(parameters.get("realm", ""))
         scope = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
         login = None
-        # A registry with TLS must not lead the login to a realm without TLS.
+        # A registry with TLS must not redirect the login to a realm without TLS.
         if registry.scheme == "http" or realm.scheme == "https":
             login = self._login
 

@@ -1,7 +1,7 @@
-"""Rejections by a registry, or by the Docker engine or kubelet that speaks to it, with hints.
+"""Rejections by a registry, or by a Docker engine or kubelet that uses it, with hints.
 
-One cause has several texts: Trainyard itself gets those of OpenSSL and of the registry's JSON,
-Docker and the kubelet those of Go. The texts were seen with Docker 20.10, containerd 1.6 and
+One cause has several texts: Trainyard itself gets texts of OpenSSL and the registry's JSON, Docker
+and the kubelet get texts of Go. The texts were seen with Docker 20.10, containerd 1.6 and
 docker-registry 2.8; the x509 texts are those of Go's crypto/x509.
 """
 
@@ -19,15 +19,15 @@ class RegistryError(OutsideError):
 
 
 class GoneError(RegistryError):
-    """No answer, a broken connection, or a 5xx of the registry: the cause may pass by itself."""
+    """No answer, a broken connection, or a 5xx of the registry; a retry may succeed."""
 
 
 class LoginError(RegistryError):
-    """The registry asks for a login, or rejects the login that it got."""
+    """The registry asks for a login, or rejects the one that was sent."""
 
 
 class CertificateError(RegistryError):
-    """The registry's certificate is not accepted, or one side speaks TLS and the other does not."""
+    """The registry's certificate is rejected, or only one side speaks TLS."""
 
 
 class DamagedError(RegistryError):
@@ -35,14 +35,14 @@ class DamagedError(RegistryError):
 
 
 class MissingError(RegistryError):
-    """The registry does not have what was asked for."""
+    """The registry does not have the image."""
 
 
 class FixedTagError(RegistryError):
     """The registry does not let a tag be moved to another image."""
 
 
-# The beginning of RegistryApi's text about an answer that no registry gives.
+# RegistryApi's message about an answer that no registry gives begins with these words.
 NOT_A_REGISTRY = "no registry answers like this"
 # The source of a web page helps no reader.
 _PAGE = re.compile(r"[\s:\"]*<(?:!DOCTYPE|html)\b.*", re.IGNORECASE | re.DOTALL)
@@ -78,8 +78,8 @@ RULES: tuple[Rule, ...] = (
         key="untrusted",
         error=CertificateError,
     ),
-    # Docker's own words. The cluster file says `insecure: true` here: without it, Trainyard's own
-    # request to the registry would have failed first.
+    # Docker's message. The cluster file says `insecure: true` in this case; without that,
+    # Trainyard's own request to the registry would have failed first.
     Rule(
         r"server gave HTTP response to HTTPS client",
         "registry {registry} speaks plain HTTP, and {client} expects TLS",
@@ -102,8 +102,8 @@ RULES: tuple[Rule, ...] = (
         key="no_tls",
         error=CertificateError,
     ),
-    # These are the registry's words about its own disk (distribution: the errno of a write, in
-    # JSON). The next rule has the engine's words about the engine's disk.
+    # This is the registry's message about its own disk (distribution: the errno of a write, in
+    # JSON). The next rule is for the engine's message about the engine's disk.
     Rule(
         r'"errors":.*(no space left on device|"Err":28\b|disk quota exceeded)'
         r"|DISKFULL|insufficient storage",
@@ -120,17 +120,17 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         r"no match(ing manifest)? for|does not match the specified platform|exec format error",
-        "the image is for another kind of processor than the host's",
-        "Build it for that one (`build: {platform: linux/arm64}` or linux/amd64), and push it "
+        "the image is for another CPU architecture than the host's",
+        "Build it for the host's (`build: {platform: linux/arm64}` or linux/amd64), and push it "
         "again.",
         error=RegistryError,
     ),
     Rule(
         r"verification failed|digest mismatch|unexpected commit digest|DIGEST_INVALID"
         r"|failed commit|invalid checksum",
-        "what registry {registry} holds is damaged: it is not what its digest says",
-        # Another push alone mends nothing: Docker asks whether a layer is there, not whether it is
-        # whole.
+        "what registry {registry} holds is damaged: it does not match its digest",
+        # Another push alone repairs nothing, because Docker asks whether a layer exists, not
+        # whether it is intact.
         "No node runs the damaged image. The registry's disk lost data: remove the damaged part "
         "there (in docker/registry/v2/blobs/sha256 of its data), or all data (trainyard "
         "registry.down --purge), then push again.",
@@ -144,7 +144,7 @@ RULES: tuple[Rule, ...] = (
         "Allow that for this repository there (ECR: tag mutability), or push a changed image.",
         error=FixedTagError,
     ),
-    # Docker Hub and registries like it answer the same for a missing and for a private repository.
+    # Docker Hub and similar registries give the same answer for a missing and a private repository.
     Rule(
         r"pull access denied|insufficient_scope",
         "registry {registry} has no such image, or not for this login",
@@ -197,16 +197,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"\b50[0-9]\b|unknown error",
         "registry {registry} broke while it answered",
-        "Look at its log (docker logs of its container, if it is ours), then repeat the command.",
+        "Look at its log (docker logs of its container, if Trainyard made it), then repeat the command.",
         error=GoneError,
     ),
 )
 
 
 def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryError:
-    """Return the error for a text about a failure; a text that no rule knows gets no cause.
+    """Return the error for the text of a failure, with its cause if a rule knows the text.
 
-    The error's `where` has the text. `who` says whose login was used: " of ray from $PASSWORD".
+    The error's `where` has the text. `who` is the owner of the login: " of ray from $PASSWORD".
     """
     excerpt = " ".join(_PAGE.sub("", text).split())[:500]
     cause = explain(text, RULES, registry=registry, who=who, client="Docker")

@@ -1,7 +1,7 @@
-"""The login to a registry: the cluster file's, that of `docker login`, or AWS's for 12 hours.
+"""The login to a registry, from the cluster file, `docker login`, or AWS for 12 hours.
 
-No secret gets into an argument list, a log or a text: only into requests to the registry and to the
-Docker engine.
+A secret gets only into requests to the registry and the Docker engine, never into arguments, logs
+or messages.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
         configuration = load_config(str(path), credstore_env=dict(environ))
         entry = configuration.resolve_authconfig(address) or {}
     except (DockerException, ValueError, OSError) as error:
-        # Docker fails then with the helper's words; Trainyard, too, must not push without a login.
+        # Docker fails in this case, and Trainyard must not push without a login either.
         raise PrerequisiteError(
             f"Docker's login for registry {address} cannot be read: {error}",
             where=str(path),

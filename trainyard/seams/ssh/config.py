@@ -1,4 +1,4 @@
-"""OpenSSH's configuration of a host: address, keys, jump hosts, and how its key is checked."""
+"""OpenSSH's configuration for a host: address, keys, jump hosts, and host key checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATTERN = re.compile('[*?!"]')
 
 @dataclass(frozen=True)
 class Identity:
-    """A key for hosts that Trainyard made, and the file in which their host keys are pinned."""
+    """A key for hosts that Trainyard made, and the file with their pinned host keys."""
 
     key: Path
     known_hosts: Path
@@ -66,9 +66,9 @@ class Address:
         return login
 
     def shell(self, command: str, *, terminal: bool, identity: Identity | None = None) -> list[str]:
-        """Return the `ssh` command that runs `command` in the user's shell there; "" opens a shell.
+        """Return the `ssh` command that runs `command` on the host; "" opens a shell.
 
-        `ssh` reads the same configuration, keys and known hosts as Trainyard does.
+        `ssh` and Trainyard read the same configuration, keys and known hosts.
         """
         words = ["ssh"]
         if terminal:
@@ -86,8 +86,8 @@ class Settings:
     """How to reach one host.
 
     `agent` is the socket of an agent that holds keys, "" for none. `named_first` says whether
-    `keys` are offered before the agent's keys. With `pin` an unknown host key is written to the
-    first of `known_hosts`, not refused.
+    `keys` are offered before the agent's keys. With `pin`, an unknown host key is not rejected but
+    written to the first of `known_hosts`.
     """
 
     host: str
@@ -210,7 +210,7 @@ def _lookup(address: Address, home: Path) -> dict[str, Any]:
 def _blocks_about(host: str, written: str) -> Iterator[str]:
     """Yield the blocks that may be about a host.
 
-    paramiko tries the patterns of every block: 45 ms in a file of 1,000 hosts, for each of them.
+    paramiko tries the patterns of every block, which takes 45 ms per host in a file of 1,000 hosts.
     """
     for first, block in _blocks(written):
         if first[0].lower() != "host" or _PATTERN.search(" ".join(first)) or host in first:
@@ -228,7 +228,7 @@ def _blocks(written: str) -> list[tuple[list[str], str]]:
 
 
 def _read(file: Path, home: Path) -> str:
-    """Return a configuration file's text with included files in place: paramiko has no Include."""
+    """Return a configuration file's text with Includes resolved, which paramiko cannot do."""
     if not file.is_file():
         return ""
 

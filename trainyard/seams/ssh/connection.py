@@ -1,4 +1,4 @@
-"""One host by SSH: commands, sudo, files. It is connected when needed, and again after a break."""
+"""One host by SSH: commands, sudo, files; a broken connection is opened again when needed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from trainyard.seams.ssh.config import Identity
 from trainyard.seams.ssh.login import BrokenError, HostError
 
 SUDO_PASSWORD = "TRAINYARD_SUDO_PASSWORD"  # noqa: S105 (the variable's name)
-# A local shell writes the password from its environment to sudo's input, and then its own input: in
-# a command line, every user of the machine could see the password.
+# A local shell feeds sudo the password from its environment, and then its own input. In a command
+# line, every user of the machine could see the password.
 FEED_SUDO = '{ printf "%s\\n" "$TRAINYARD_SUDO_PASSWORD"; [ -t 0 ] || cat; } | "$@"'
 CONNECT_SECONDS = 10.0
-# A host that accepted the login and does not answer within this time hangs.
+# A host hangs if it accepted the login and does not answer within this time.
 ANSWER_SECONDS = 30.0
 # The last MiB of a command's output is kept.
 OUTPUT_LIMIT = 1024 * 1024
@@ -37,12 +37,13 @@ PART = 64 * 1024
 # The most additional connections to one host, for many commands at once.
 SPARES = 8
 PUT_SECONDS = 600.0
-# The slowest line that does not count as broken, in bytes per second.
+# The lowest transfer rate that does not count as broken, in bytes per second.
 SLOWEST = 250_000
-# The limit for the first line of a held command, which comes at once unless the host is under load.
+# The limit for the first line of a held command. Unless the host is under load, the line comes at
+# once.
 HOLD_SECONDS = 60.0
-# A file appears whole or not at all: a part of it, after a broken connection, is never moved into
-# the file's place.
+# A file appears whole or not at all. After a broken connection, a partial file is never moved into
+# place.
 PUT = """umask 077
 cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod 644 "$1" && mv -f "$1" "$3" && exit
 rm -f "$1"
@@ -129,7 +130,7 @@ class Connection:
                 raise BrokenError(
                     f"{self.address.host} opens no session", where=f"ssh {self.address}"
                 ) from error
-            # sshd opens ten sessions for each connection (sshd_config(5), MaxSessions): a spare
+            # sshd opens ten sessions for each connection (sshd_config(5), MaxSessions). A spare
             # connection opens the next ten.
             with self._lock:
                 self._spare = self._spare or Connection(
@@ -155,7 +156,7 @@ class Connection:
     ) -> Ran:
         """Run a command to its end; its input is `stdin`, then the content of the file `then`.
 
-        Raises NotReadyError if the command still runs after `seconds`; it may run on.
+        Raises NotReadyError if the command still runs after `seconds`; the command is not ended.
         """
         channel = self.session()
         with ThreadPoolExecutor(4) as pool:
@@ -198,8 +199,8 @@ class Connection:
     def hold(self, command: Sequence[str]) -> Held:
         """Start a command as root that prints a line and runs until its input ends.
 
-        The command's input ends with the returned `Held`, or with this process. Raises
-        NotReadyError if the line does not come within HOLD_SECONDS.
+        The input ends with the returned `Held`, or with this process. Raises NotReadyError if the
+        line does not come within HOLD_SECONDS.
         """
         words, password = self._sudo_words()
         channel = self.session()
@@ -218,10 +219,10 @@ class Connection:
             raise self._broke(error) from error
 
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
-        """Return the local command that runs `command` on the host as root, with the local input.
+        """Return the local command line that runs `command` as root there, with local stdin.
 
-        On a terminal sudo asks for its password by itself. Without a terminal, the host is asked
-        now whether sudo needs a password; the command then reads $TRAINYARD_SUDO_PASSWORD.
+        On a terminal, sudo prompts for its password. Without a terminal, this call asks the host
+        whether sudo needs a password, which the command then reads from $TRAINYARD_SUDO_PASSWORD.
         """
         words = ["sudo"]
         password = b""
@@ -295,16 +296,16 @@ class Connection:
                     # one caller only. For the others the connection is still active.
                     raise ChannelException(0, str(error)) from error
                 broken = error
-            # The connection has broken since its last use: a new one is tried once.
+            # The connection has broken since its last use, so a new one is tried once.
         raise self._broke(broken)
 
     def _sudo_words(self) -> tuple[list[str], bytes]:
-        """Return the host's sudo command, and its input with the password; asks the host once."""
+        """Return the sudo command and its password input; the host is asked only once."""
         self._sudo = self._sudo or self._ask_sudo()
         return self._sudo
 
     def _ask_sudo(self) -> tuple[list[str], bytes]:
-        # -k makes sudo ignore a password that it remembers, which may expire between two commands.
+        # -k makes sudo ignore a remembered password, which may expire between two commands.
         free = self.run(["sudo", "-n", "-k", "true"], seconds=ANSWER_SECONDS)
         password = self.environ.get(SUDO_PASSWORD)
         if free.code == 0:
@@ -323,7 +324,7 @@ class Connection:
         user = config.settings(self.address, self.environ, self._identity).user
         reason = last_line(tried.stderr) or "sudo printed nothing"
         raise HostError(
-            f"sudo of {self.address.host} refuses",
+            f"sudo on {self.address.host} fails",
             where=f"ssh {self.address}: {reason}",
             hint=f"Set {SUDO_PASSWORD} to the password of user {user} there, or allow it sudo "
             "without one (NOPASSWD in sudoers). "
@@ -346,7 +347,7 @@ def _name(command: Sequence[str]) -> str:
 
 
 def _feed(channel: Channel, content: bytes, then: Path | None) -> None:
-    """Send the whole input; a command that ends before it has read all is no error."""
+    """Send the input; a command may end before it has read all of the input."""
     try:
         channel.sendall(content)
         if then is not None:

@@ -1,4 +1,4 @@
-"""A host's facts: asked by one script, as root, in one round trip."""
+"""A host's facts, read as root by one script in one round trip."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
 
 # The script prints lines NAME VALUE; a value with several lines is in base64. Fields that a host
-# lacks are left out. LC_ALL=C because sudo keeps LANG, and programs translate text that is read
-# here, such as snapd the notes of a snap.
+# lacks are left out. LC_ALL=C, because sudo keeps LANG, and programs would translate text that is
+# parsed here, such as snapd's notes of a snap.
 SCRIPT = r"""
 export LC_ALL=C
 field() { printf '%s %s\n' "$1" "$2"; }
@@ -47,9 +47,9 @@ LONGEST_SHOWN = 60
 class Facts:
     """A host at one moment. `memory` is in bytes.
 
-    `skew` is by how many seconds the host's clock is ahead of this machine's. `addresses` maps IPv4
-    addresses to interfaces; `listening` has ports. `gpus` counts the NVIDIA GPUs that the host's
-    driver has, `displays` NVIDIA's display devices on the PCI bus, driver or not.
+    `skew` is the number of seconds by which the host's clock is ahead of this machine's.
+    `addresses` maps IPv4 addresses to interfaces; `listening` has ports. `gpus` counts the NVIDIA
+    GPUs that the driver knows, `displays` all NVIDIA display devices on the PCI bus.
     """
 
     hostname: str
@@ -71,7 +71,7 @@ class Facts:
 def read(
     connection: Connection, script: str, more: Callable[[Fields, Facts], Fact], *, now: float
 ) -> Fact:
-    """Ask a host for its facts, and for the fields that `script` adds; return `more` of both.
+    """Ask a host for its facts and the fields of `script`; return `more(fields, facts)`.
 
     `now` is this machine's clock, in seconds. Raises HostError if the host cannot be asked, or if a
     fact cannot be read.
@@ -80,7 +80,7 @@ def read(
     ran = connection.sudo(["sh", "-c", SCRIPT + script])
     if ran.code != 0:
         raise HostError(
-            f"the facts of {connection.address.host} cannot be asked for",
+            f"the facts of {connection.address.host} cannot be read",
             where=last_line(ran.stderr) or f"exit code {ran.code}",
         )
 
@@ -90,8 +90,8 @@ def read(
         return more(fields, parse(fields, now=now, seconds=seconds))
     except ValueError as error:
         raise HostError(
-            f"{connection.address.host} answers oddly: {error}",
-            hint="Repeat the same command: facts are asked for again. If it stays, look at that "
+            f"{connection.address.host} sent an unexpected answer: {error}",
+            hint="Repeat the same command: it reads the facts again. If the error stays, check that "
             "host.",
         ) from error
 
@@ -116,7 +116,7 @@ def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
 
 
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
-    """Return the facts in a host's fields, which were asked for at `now` and came `seconds` later.
+    """Return the facts in a host's fields, which arrived `seconds` after the question at `now`.
 
     Raises ValueError for a field that cannot be read.
     """
@@ -128,7 +128,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         kernel=fields.get("kernel", ""),
         machine_id=fields.get("machine_id", ""),
         memory=fact(fields, "memory", lambda text: int(float(text))),
-        # The host read its clock at most `seconds` after `now`: a lead of up to that is no skew.
+        # The host read its clock at most `seconds` after `now`, so a lead of up to that is no skew.
         skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses={ip: name for name, ip in interfaces},
         routes=fact(fields, "routes", _routes),

@@ -1,7 +1,7 @@
-"""Ports and sockets of this machine that end at another host.
+"""Ports and sockets of this machine that forward to another host by SSH.
 
-Each connection becomes an SSH channel of its own. If the SSH connection breaks, a new one replaces
-it: only channels that were open are lost.
+Each connection has its own SSH channel. If the SSH connection breaks, only open channels are lost,
+because a new connection replaces it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from trainyard_runner.wire.text import last_line
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward, loopback, shared
 from trainyard.seams.ssh.connection import PART, Connection
 
-# Errors of sending after the connection was closed, as happens at exit (EOFError: paramiko's
-# packet.py, write_all).
+# Errors of a send after the connection was closed, such as at exit (EOFError: paramiko's packet.py,
+# write_all).
 _BROKEN = (OSError, EOFError, SSHException)
 
 
 def local_port(connection: Connection, port: int) -> int:
-    """Return a port of this machine that ends at a port of the host. Raises HostError."""
+    """Return a port of this machine that forwards to a port of the host. Raises HostError."""
 
     def serve(local: socket.socket) -> str:
         return _relay(local, connection.reach(LOOPBACK, port))
@@ -39,7 +39,7 @@ def local_port(connection: Connection, port: int) -> int:
 
 
 def local_socket(connection: Connection, command: Sequence[str]) -> Path:
-    """Return a local socket; each connection to it runs a command on the host. Raises HostError.
+    """Return a local socket whose connections each run a command there. Raises HostError.
 
     The connection is the command's input and output.
     """
@@ -63,7 +63,7 @@ def _unix_listener() -> socket.socket:
 
 
 def _relay(local: socket.socket, channel: Channel) -> str:
-    """Pass bytes both ways until the host's side ends; return the last line of its stderr."""
+    """Pass bytes both ways until the host's side ends; return its last line of stderr."""
     with channel:
         threading.Thread(target=_send, args=(local, channel), daemon=True).start()
         _copy(channel.recv, local.sendall)

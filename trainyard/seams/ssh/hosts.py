@@ -1,4 +1,4 @@
-"""Hosts that are reached by SSH: their names, commands as root there, and work on many at once."""
+"""SSH hosts: their names, commands as root, and work on many hosts at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.seams.ssh.connection import Connection, connect
 from trainyard.seams.ssh.many import AT_ONCE, gather, refuse
 
 Result = TypeVar("Result")
-# The most lines of one message of snapd; more indented lines are a listing.
+# The most lines of one snapd message; more indented lines are a listing.
 MOST_FOLDED = 8
 _REACH = "exec 3<> /dev/tcp/$0/$1"
 
@@ -53,7 +53,7 @@ class Host:
 
 
 def last_words(printed: str) -> str:
-    """Return the last message of a program on one line: snapd folds messages at 79 columns.
+    """Return a program's last message on one line, because snapd folds messages at 79 columns.
 
     Indented lines continue the message above them. Lines without a letter or digit are skipped,
     such as the rule that snapd draws below a quotation.
@@ -75,8 +75,8 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
     """Return hosts by [user@]host[:port], each with the given IP address or its own.
 
-    Nothing is asked of the hosts yet. A host whose name this machine cannot look up gets the IP "".
-    Connecting to that host reports the unknown name, unless a jump host knows it.
+    No host is asked yet. A host whose name this machine cannot look up gets the IP "". Connecting
+    to that host reports the unknown name, unless a jump host knows it.
     """
     names = Counter(config.parse(address).host for address in ips)
 
@@ -89,7 +89,7 @@ def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> l
             name = f"{parsed.host}:{parsed.port}"
         return Host(name, ips[address] or _ip(address, environ), address, connect(address, environ))
 
-    # In parallel, because an unknown name takes long to be looked up.
+    # In parallel, because the lookup of an unknown name takes long.
     hosts, errors = gather(ips, host)
     refuse(errors)
     return list(hosts.values())
@@ -98,8 +98,8 @@ def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> l
 def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], object]) -> None:
     """Call `act` for all hosts at once.
 
-    If one host fails, its error is raised; if several do, one error with all of them. The work on
-    the other hosts is done first.
+    Once all calls have ended, raises the error of the only host that failed, or one error for all
+    that failed.
     """
     _, errors = try_each(hosts, act)
     refuse(errors)
@@ -108,7 +108,7 @@ def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], object]) -> None:
 def try_each(
     hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]
 ) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Call `act` for all hosts at once; return the results and the errors, by the hosts' names."""
+    """Call `act` for all hosts at once; return results and errors by host name."""
     by_name = {host.name: host for host in hosts}
     kept = {host.name for host in hosts[:AT_ONCE]}
 
@@ -116,7 +116,7 @@ def try_each(
         try:
             return act(by_name[name])
         finally:
-            # An open connection costs memory, and even an idle one costs time.
+            # An open connection costs memory, and costs time even while it is idle.
             if name not in kept:
                 by_name[name].connection.close()
 

@@ -1,4 +1,4 @@
-"""Trainyard's lines in a host's /etc/hosts, in a block with markers."""
+"""Trainyard's block of lines in a host's /etc/hosts, between two markers."""
 
 from __future__ import annotations
 

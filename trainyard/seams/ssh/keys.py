@@ -12,7 +12,7 @@ from paramiko.ssh_exception import SSHException
 
 
 def new() -> str:
-    """Return a new private key, as OpenSSH writes it."""
+    """Return a new private key in OpenSSH's format."""
     key = Ed25519PrivateKey.generate()
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
 

@@ -1,4 +1,4 @@
-"""A lock on one host: of all machines' commands, only one at a time may change the hosts."""
+"""A lock file on one host: one command at a time, of any machine, changes the hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 from trainyard.errors import NotReadyError
 from trainyard.seams.ssh.connection import Connection, Held
 
-# `cat` holds the lock and ends with the connection; then the kernel frees the lock.
+# `cat` holds the lock until the connection ends; then the kernel frees the lock.
 LOCK = """umask 077; exec 2>&1 9>> "$1"
 flock -n 9 || { cat "$1"; exit 1; }
 echo "$2 since $(date '+%F %T %Z') (process $$)" > "$1"

@@ -1,4 +1,4 @@
-"""The login to a host over an open socket: the host's key is checked, the user's are offered."""
+"""The login to a host over an open socket: check the host's key, offer the user's keys."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ REACH = (
     Rule(
         "not found in known_hosts",
         "the host key of {name} is not known here",
-        "Look at it and accept it once: ssh {host}",
+        "Check the key and accept it once: ssh {host}",
     ),
     Rule(
         "PasswordRequiredError: (?P<file>.*)",
         "the key to log in to {name} has a passphrase, and no agent holds it",
-        "Give it to the agent: ssh-add {file}",
+        "Add the key to the agent: ssh-add {file}",
     ),
     Rule(
         "Authentication|BadAuthenticationType|AuthFailure",
@@ -59,7 +59,7 @@ REACH = (
         "",
         "{name} cannot be reached by SSH on port {port}",
         "Is the name right, is the machine on, and does sshd run there? This must work without a "
-        "question: ssh {host} true",
+        "prompt: ssh {host} true",
     ),
 )
 
@@ -78,7 +78,7 @@ class PasswordRequiredError(AuthenticationException):
 
 def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) -> SSHClient:
     """Return a client that is logged in. Raises SSHException, OSError."""
-    # paramiko logs each failure with its traceback, and raises it, too.
+    # paramiko raises each failure, and logs it with its traceback as well.
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     ssh = SSHClient()
     for file in settings.known_hosts:
@@ -121,7 +121,7 @@ def unreachable(error: Exception, address: Address, settings: Settings) -> Train
 def known_lines(host: str, text: str) -> Iterator[str]:
     """Yield the lines of a known_hosts file that are about a host.
 
-    ssh may hash a name, with another salt on each line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
+    ssh may hash names, with a different salt on each line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
     """
     for line in text.splitlines():
         hashed = _HASHED.match(line)
@@ -138,7 +138,7 @@ def known_lines(host: str, text: str) -> Iterator[str]:
 def _remember(client: SSHClient, host: str, known: str) -> None:
     """Add one host's known keys to a client.
 
-    paramiko's own reader is slow: it compares each line of the file with all lines before it.
+    paramiko's own reader is slow, because it compares each line with all lines before it.
     """
     for line in known_lines(host, known):
         with suppress(SSHException, InvalidHostKey):
@@ -148,7 +148,7 @@ def _remember(client: SSHClient, host: str, known: str) -> None:
 
 
 class _Policy(MissingHostKeyPolicy):
-    """Writes down an unknown host key, or refuses it, as StrictHostKeyChecking says."""
+    """Stores or rejects an unknown host key, depending on StrictHostKeyChecking."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -197,7 +197,7 @@ class _Keys(AuthStrategy):
                 continue
             try:
                 yield PKey.from_path(file)
-            except TypeError:  # cryptography's word for a passphrase
+            except TypeError:  # cryptography's error for a passphrase
                 self._locked.append(str(file))
             except (OSError, ValueError, SSHException, UnknownKeyType):
                 continue

@@ -1,4 +1,4 @@
-"""Work on many hosts at once, up to a limit; the failure of one host does not stop the others."""
+"""Work on many hosts at once, up to a limit; one host's failure stops no other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainyard.wording import counted, without_name
 
 Result = TypeVar("Result")
 AT_ONCE = 32
-AGAIN = "Mend these hosts, and repeat the same command; the other hosts wait."
+AGAIN = "Repair these hosts, and repeat the same command; the other hosts wait."
 
 
 def gather(
@@ -38,7 +38,7 @@ def gather(
 
 
 def refuse(errors: Mapping[str, TrainyardError]) -> None:
-    """Raise the error of the only host that failed, or one error with those of all that did.
+    """Raise the error of the only host that failed, or one error for all hosts that failed.
 
     An error for several hosts has the class of the first host's error. Without errors, nothing is
     raised.

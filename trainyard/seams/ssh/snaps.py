@@ -12,7 +12,7 @@ FROM_FILE = "-"
 class Snap:
     """A snap as `snap list` shows it.
 
-    `version` is a text such as v1.34.2. `channel` is a text such as 1.34/stable, or FROM_FILE.
+    `version` is text such as v1.34.2; `channel` is text such as 1.34/stable, or FROM_FILE.
     """
 
     version: str
@@ -22,7 +22,7 @@ class Snap:
 
 
 def first(listed: str) -> Snap | None:
-    """Return the first snap in the output of `snap list`; None if it lists none.
+    """Return the first snap in the output of `snap list`; None if there is none.
 
     The columns are Name Version Rev Tracking Publisher Notes, below a header.
     """
