@@ -1,7 +1,6 @@
 """Connect `ray` to the cluster of a `with` block, or make `ray.init` fail inside the block.
 
-Without either, the first `.remote()` of a program would start a local Ray, and train on this
-machine.
+Otherwise, a program's first `.remote()` would start a local Ray and train on this machine.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ _CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MODE = "RAY_AUTH_MODE"
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 (the name of a variable)
 _TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105
-# Seconds to wait at the end of a block, as Sematic does: the last output of workers takes as long
-# to arrive.
+# Seconds to wait at the end of a block (as Sematic does), until the workers' last output arrives.
 LAST_LINES_SECONDS = 1.0
 _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
@@ -100,7 +98,7 @@ def _imported() -> ModuleType:
 
 @contextmanager
 def _access(token: str | None) -> Iterator[None]:
-    """Set Ray's variables for this token, or for no token; remove those with another token."""
+    """Set Ray's variables for this token or for none; unset variables with another token."""
     nothing = {_TOKEN: None, _TOKEN_FILE: None}
     if token is None:
         with _variables({**nothing, _MODE: "disabled"}):
