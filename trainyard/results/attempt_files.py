@@ -10,7 +10,7 @@ from trainyard_runner.wire.events import AttemptEnded
 
 @dataclass(frozen=True)
 class Named:
-    """Some files: their count, and the first names (of files or whole directories).
+    """Several files: their count, and the first names (of files or whole directories).
 
     `more` is the number of files that `names` does not cover.
     """
