@@ -26,7 +26,7 @@ _LARGEST_DRAWN = 1e150  # the page's script squares numbers, and the square must
 
 _NO_METRICS: Mapping[str, Curve] = {}
 
-# Names of scalars that a reader most likely wants to see, the most interesting first.
+# Names of scalars that a reader most likely wants to see, the most likely first.
 _PREFERRED = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -89,7 +89,7 @@ class Series:
 class Curves:
     """The curves of a page, and how many are left out.
 
-    `tags` are the scalars, sorted by name; `telling` are the same, the most interesting first.
+    `tags` are the scalars, sorted by name; `telling` are the same, the most likely first.
     """
 
     series: Sequence[Series]
@@ -196,9 +196,9 @@ def read(
 ) -> tuple[list[Series], int]:
     """Read the curves of a run's tasks in order; also return how many tasks are left out.
 
-    Of too many tasks, evenly spread ones are read, because the first tasks would all have the same
-    value of the matrix's first key. `metrics` are curves of the job's metric from the run's events,
-    by task.
+    If there are too many tasks, evenly spread ones are read, because the first tasks would all have
+    the same value of the matrix's first key. `metrics` are curves of the job's metric from the
+    run's events, by task.
     """
     known = [task for task in job.parameters if task in metrics or run.outputs(task).is_dir()]
     count = min(len(known), most)
