@@ -1,4 +1,4 @@
-"""Check that concurrent tasks, one for each GPU of a node, see only their own GPUs."""
+"""Let concurrent tasks, one for each GPU of a node, report the GPUs that they see."""
 
 from __future__ import annotations
 
