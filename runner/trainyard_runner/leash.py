@@ -8,7 +8,7 @@ counts.
 Usage: leash.py SETTINGS, a JSON object with these keys. `deadline` (Unix seconds) and `idle`
 (seconds) may be null. `dashboard` is the dashboard's address, `token_file` has its token. One of
 `docker`, `kubernetes` and `ec2` has the arguments of the function in `ENDINGS` that removes the
-cluster. The leash creates the file `ready`, if set, when it is active.
+cluster. Once active, the leash creates the file `ready`, if that is set.
 """
 
 from __future__ import annotations

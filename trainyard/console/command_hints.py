@@ -1,8 +1,8 @@
 """Add the user's flags to commands in messages, so that they can be copied.
 
 Only tasks/ knows the command line: other code's messages name plain commands, such as
-`trainyard image.push`. Here, each command gets those of the user's flags that it accepts; tasks/
-passes the function that knows them (`install`). A command that already has `-f` is unchanged.
+`trainyard image.push`. This module adds those of the user's flags that such a command accepts, by
+a function of tasks/ (`install`). A command that already has `-f` is unchanged.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ Note = Callable[[str], None]
 class Fetcher:
     """Fetches outputs and checkpoints in background threads while a run is followed.
 
-    Two threads fetch outputs, the archives of one task in order. A third one fetches checkpoints,
-    one by one: outputs never wait for checkpoints.
+    Two threads fetch outputs, the archives of one task in order. A third thread fetches
+    checkpoints, one by one: outputs never wait for checkpoints.
     """
 
     def __init__(self, ray: RayApi, run: RunDirectory, *, note: Note) -> None:
@@ -55,12 +55,12 @@ class Fetcher:
     def fetch_checkpoints(
         self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None
     ) -> None:
-        """Begin to fetch the checkpoints that are due, with `among` only those of these tasks."""
+        """Begin to fetch the checkpoints that are due, of all tasks or only of `among`."""
         for task in checkpoints.due(self._run, state, among=among):
             self._checkpoints.submit(self._bring_checkpoint, node_id, task)
 
     def wait(self) -> tuple[OutsideError, ...]:
-        """Wait until no fetch of outputs is in flight; return errors of outputs still missing.
+        """Wait until no fetch of outputs is in flight; return errors of missing outputs.
 
         No outputs can be fetched after this.
         """
@@ -70,7 +70,7 @@ class Fetcher:
         return tuple(error for task, error in failed if task.missing(self._run))
 
     def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
-        """Wait until no fetch of a checkpoint is in flight; return errors of those still missing.
+        """Wait until no fetch of a checkpoint is in flight; return errors of missing checkpoints.
 
         No checkpoint can be fetched after this.
         """
@@ -146,7 +146,7 @@ def apply_archive(
 def fetch_checkpoint(
     ray: RayApi, run: RunDirectory, node_id: str, task: Task, *, note: Note
 ) -> None:
-    """Fetch a task's last checkpoint unless it is on this machine; rename an older one.
+    """Fetch a task's last checkpoint unless it is on this machine; rename an older checkpoint.
 
     Raises OutsideError if the checkpoint cannot be fetched, or is damaged.
     """

@@ -85,9 +85,9 @@ class Follower:
     """Follows one run: records its events in `journal`, updates `state`, and shows them.
 
     `fetcher` is None if nothing is to be fetched. `interrupted` says whether the user pressed
-    Ctrl-C (or sent SIGTERM): with `stop_on_interruption` the run is then stopped, otherwise it is
-    only no longer followed. With `catch_up`, only the events written so far are read. `is_in_reach`
-    is as in Endpoint.
+    Ctrl-C (or sent SIGTERM). With `stop_on_interruption`, that stops the run; otherwise the run
+    continues, but is no longer followed. With `catch_up`, only the events written so far are read.
+    `is_in_reach` is as in Endpoint.
     """
 
     ray: RayApi
@@ -149,7 +149,7 @@ class Follower:
 
     def _caught_up(self) -> bool:
         if self._ended_at:
-            # The runner is gone: `_runner_gone` ends the run once all that it wrote is here.
+            # The runner is gone: `_runner_gone` ends the run once the runner's last lines are read.
             return False
         if self._reader is None:
             return time.monotonic() > self._began + CAUGHT_UP_WITHIN

@@ -56,7 +56,7 @@ class Listing:
     directory: Path
     files: tuple[SentFile, ...]
     left_out: tuple[LeftOut, ...]
-    # Directories that are sent although none of their files is sent.
+    # Directories that are sent as empty ones.
     empty_directories: tuple[str, ...] = ()
 
     @property

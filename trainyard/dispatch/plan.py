@@ -1,6 +1,6 @@
 """A job that is ready to be sent: its files, the runner's plan, and the record of the run.
 
-The record (run.json) says even a year later what ran, and is enough to run it again.
+The record (run.json) is enough to run the job again a year later.
 """
 
 from __future__ import annotations

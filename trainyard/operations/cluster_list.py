@@ -1,4 +1,4 @@
-"""The clusters that this machine knows of: from files here, from records, and from backends."""
+"""The clusters that this machine knows from cluster files, records and backends."""
 
 from __future__ import annotations
 

@@ -215,8 +215,8 @@ def down(
     """Remove the cluster, and prove that nothing is left.
 
     The recorded backend removes the cluster, even if the file names another backend now. `purge`
-    also removes objects that Trainyard made for all clusters there; if another cluster needs them,
-    nothing at all is removed. Before nodes end, results of runs are fetched. Active runs are ended
+    also removes shared objects that Trainyard made; if another cluster needs them, nothing at all
+    is removed. Before nodes end, results of runs are fetched. Active runs are ended
     with `guard.end_runs`, else they raise RequestError. Raises LeftoverError if something stays.
     """
     check = _settling(cluster, progress, guard=guard, ends="cluster")

@@ -42,7 +42,7 @@ def ready(
     """Load the cluster file and the job file, and check the job against the cluster.
 
     An override that begins with `cluster.` is for the cluster file, any other for the job file.
-    `sweep` says whether the job must be a sweep, or must not. `job_file` replaces the job.yaml of
+    With `sweep`, the job must be a sweep; without, it must not. `job_file` replaces the job.yaml of
     the job's directory. Raises RequestError.
     """
     if len(files) > 1:
@@ -82,8 +82,8 @@ def checked(
 ) -> Prepared:
     """Check a job against its cluster. Raises RequestError.
 
-    `overrides` are the job's values of `--set`; those of the result, for the run's record, include
-    the cluster's. `other` is the command to suggest if `sweep` does not match the job.
+    `overrides` are the job's values of `--set`; the result's `overrides`, for the run's record,
+    include the cluster's. `other` is the command to suggest if `sweep` does not match the job.
     """
     if cluster.site.overrides:
         clusters.refuse_unmade(cluster)

@@ -50,7 +50,7 @@ class Usage:
 
 
 def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
-    """Ask a cluster for its usage; return an empty Usage if no node is up, or none answers.
+    """Ask a cluster for its usage; return an empty Usage without a node or an answer.
 
     `has_ended` says whether a run is recorded as ended, because Ray lists its job as running for a
     moment longer.

@@ -166,7 +166,7 @@ def started(record: Mapping[str, Any]) -> float | None:
 def find(
     home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN
 ) -> RunDirectory:
-    """Return the run that `name` or its beginning names, or the newest run of the job `name`.
+    """Return the run of this name or unambiguous beginning, or the newest run of the job `name`.
 
     Without a name, return the newest run (of the cluster, if given). `elsewhere` is the hint for an
     unknown run.

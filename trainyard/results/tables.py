@@ -162,7 +162,7 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos: of each task the last ones by name, equally many.
+    """Return images and videos: equally many of each task, the last by name.
 
     `source` is a small image's content, or the same as `link`: the link to the file.
     """

@@ -211,8 +211,8 @@ def status(call: Call) -> Report:
     now = lazy.clusters.status(call.cluster())
 
     def has_ended(run: str) -> bool:
-        # Ray lists a run's job as running for a moment after the run's end. Only such a run needs
-        # `run_guard`.
+        # Ray lists a run's job as running for a moment after the run's end. `run_guard` is imported
+        # only for active runs.
         return bool(lazy.run_guard.told_its_end(call.here.results, run))
 
     usage = lazy.usage.ask(now, has_ended=has_ended)
@@ -225,7 +225,7 @@ def status(call: Call) -> Report:
     help={"fix": "Also run the steps of cluster.up that mend findings; then check again."},
 )
 def doctor(call: Call, fix: bool = False) -> Report:
-    """Find what is broken or will break: nodes, hosts, certificates, disks; exit 5 if anything."""
+    """Find what is broken or will break (nodes, hosts, certificates, disks); exit 5 if anything."""
     cluster = call.cluster()
     found = lazy.clusters.diagnose(cluster)
     if fix and not call.dry and any(finding.step for finding in found):
@@ -273,7 +273,7 @@ def show(call: Call) -> Report:
 
 @task(dry=True, name="list", help={"region": REGION, "context": _CONTEXT})
 def list_(call: Call, region: str = "", context: str = "") -> Report:
-    """List the clusters that have a file here, and those that were made from files elsewhere."""
+    """List the clusters of the files here, and clusters that were made from files elsewhere."""
     here = call.here
     clusters, remarks = lazy.cluster_list.list_clusters(
         here.environ,

@@ -65,7 +65,7 @@ def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
-    """Return the report of a cluster's findings and remedies; findings are a DoctorError."""
+    """Return the report of a cluster's findings and remedies; any finding is a DoctorError."""
     if not found:
         document = {"name": name, "ok": True, "findings": []}
         return Report(document, [f"nothing is wrong with cluster {name}"])

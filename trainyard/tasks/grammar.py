@@ -2,7 +2,7 @@
 
 Invoke has no optional positional arguments: `train.logs RUN` becomes `train.logs --run RUN`, and
 each value of a list gets its flag, as in `cluster.scale gpu=3 cpu=1`. Invoke also accepts a list's
-flag without a value. For an unknown word it says "No idea what 'x' is!" and exits with 1, which
+flag without a value. At an unknown word, Invoke prints "No idea what 'x' is!" and exits with 1, which
 in Trainyard means "the job ran and failed". No setting changes that, and the command `invoke` takes
 no other Program class; therefore `Program.parse_tasks` is wrapped.
 """
@@ -239,7 +239,7 @@ class CommandLine:
         # The first word of a task typed as two words: `train dispatch`.
         self._group = ""
         self._flag_as_given = ""
-        # The task; before the first one, a context without a name.
+        # The task; a context without a name until a task is typed.
         self.task = ParserContext()
         self.flag: Argument | None = None
         self.arguments: list[Argument] = []

@@ -54,7 +54,7 @@ def dispatch(
         backend=call.backend,
         sweep=True,
     )
-    # `only=""`: the output of a hundred trainings is not shown; it is in their logs.
+    # `only=""`: the output of a hundred trainings goes only to their logs.
     return train.send(
         call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke, only=""
     )

@@ -193,7 +193,7 @@ class Attempt:
     def _look(self, child: Child, stop: StopWatch) -> None:
         """Pin the package, read the metric, and end the command if a rule or a request demands it.
 
-        The rules are the timeout and the metric's rules. Quick commands end before the first call.
+        The rules are the timeout and the metric's rules. Quick commands need none of this.
         """
         if self._memory_kills is None:
             self._memory_kills = _kernel_memory_kills()

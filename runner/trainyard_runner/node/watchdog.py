@@ -131,7 +131,7 @@ class MetricWatch:
         Sets `broken` if a rule is broken. The rules' clock advances by at most _PACE per call.
         """
         now = time.monotonic()
-        # The clock pauses while the whole node is: the training must not count as silent.
+        # A suspended or overloaded node pauses the clock: the training must not count as silent.
         self._clock += min(now - self._looked_at, _PACE)
         self._looked_at = now
         if self._reading is None and self._clock >= self._due:

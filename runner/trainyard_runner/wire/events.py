@@ -231,7 +231,7 @@ class TaskEnded(Event):
 
 @dataclass(frozen=True)
 class TrialStarted(Event):
-    """A sweep tries a configuration, with one task per repeat; [] if a former run tried it."""
+    """A sweep tries a configuration, one task per repeat; `tasks` is [] if a former run did."""
 
     kind = "trial-started"
 

@@ -244,7 +244,7 @@ def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     """Return how many seconds an idle run waits for a node that a task fits.
 
     The result is infinity if an autoscaler may add such a node, or room for the task's actors; else
-    that of `without_growth`.
+    the result of `without_growth`.
     """
     later = members.later(gate, alive)
     if nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later])):

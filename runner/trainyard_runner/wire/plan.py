@@ -65,7 +65,7 @@ class ExpectedNode:
     gpus: int = 0
     memory: int | None = None  # bytes
     optional: bool = False
-    resources: Mapping[str, float] = field(default_factory=dict)  # Ray's custom ones
+    resources: Mapping[str, float] = field(default_factory=dict)  # Ray's custom resources
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def empty(path: str) -> None:
 
 
 def make(path: str) -> None:
-    """Make a directory in place of a file or link; give the owner of an existing one all rights."""
+    """Make a directory, replacing a file or link; give an existing one's owner all rights."""
     try:
         Path(path).mkdir()
     except FileExistsError:
