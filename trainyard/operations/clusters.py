@@ -216,8 +216,8 @@ def down(
 
     The recorded backend removes the cluster, even if the file names another backend now. `purge`
     also removes shared objects that Trainyard made; if another cluster needs them, nothing at all
-    is removed. Before nodes end, results of runs are fetched. Active runs are ended
-    with `guard.end_runs`, else they raise RequestError. Raises LeftoverError if something stays.
+    is removed. Before nodes end, results of runs are fetched. Active runs are ended with
+    `guard.end_runs`, else they raise RequestError. Raises LeftoverError if something stays.
     """
     check = _settling(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):

@@ -1,4 +1,4 @@
-"""Logs and shells of a cluster's nodes, which host names, addresses and Ray ids also name."""
+"""Logs and shells of a cluster's nodes, by node name, host name, address or Ray id."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def settle(
     elsewhere = _dispatched_elsewhere(jobs, {run.name for run in from_here})
     if elsewhere:
         note(
-            "lost with the head: results of runs of other machines that they have not fetched: "
+            "lost with the head unless fetched before: results of runs of other machines: "
             f"{named(elsewhere)}"
         )
 

@@ -89,7 +89,7 @@ class Series:
 class Curves:
     """The curves of a page, and how many are left out.
 
-    `tags` are the scalars, sorted by name; `telling` are the same, the most likely first.
+    `tags` are the scalars by name; `telling` are the same, by how likely readers want to see them.
     """
 
     series: Sequence[Series]

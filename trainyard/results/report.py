@@ -145,9 +145,9 @@ def _drawing(
     averaged: Sequence[str],
     seen_first: int | None,
 ) -> dict[str, Any]:
-    """Return the data that the page draws; for a resumed run, also when that run began.
+    """Return the data that the page draws; for a run that resumes another, also its beginning.
 
-    Curves of a resumed run begin with the values of the former run.
+    The curves then also have the values of the former run.
     """
     drawing = gathered.drawing(job.keys, averaged=averaged)
     resumed = None

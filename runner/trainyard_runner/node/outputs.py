@@ -226,7 +226,7 @@ def in_words(left_out: list[LeftOut]) -> str:
 def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
     """Return whether the head must remove an entry that is gone or has another type now.
 
-    An entry that cannot be read, or below a directory that cannot be read, is not gone.
+    An unreadable entry, or an entry below an unreadable directory, is not gone.
     """
     if now is not None:
         return stat.S_IFMT(before.mode) != stat.S_IFMT(now.mode)

@@ -71,7 +71,7 @@ def room(
 
 
 def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | None:
-    """Return the failed check of a task whose group is unknown, or whose node is not unique.
+    """Return the failed check of a task with an unknown group, or an unknown or ambiguous node.
 
     Returns None for a known node or group, and for a task that names none.
     """
