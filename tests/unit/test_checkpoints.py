@@ -207,7 +207,7 @@ def test_of_a_cluster_that_is_gone_it_is_said_what_went_with_it_and_when(
         runs.fetch(run, connect, screen=Screen(), checkpoints=True)
 
     assert caught.value.lines() == [
-        "checkpoints of run job-1 went with the cluster at 15:15 on 24 November 2026: a (2.0 KiB)",
+        "checkpoints of run job-1 were lost with the cluster at 15:15 on 24 November 2026: a (2.0 KiB)",
         "  at cluster lab is not up",
         "  -> To continue from what is here: trainyard train.resume job-1",
     ]

@@ -165,7 +165,7 @@ def test_a_job_that_has_changed_is_said_and_flags_count_again(here: Path) -> Non
         3,
     )
 
-    assert notes == ["the job file has changed since run rl-1: timeout was not there, is 5m"]
+    assert notes == ["the job file has changed since run rl-1: timeout was not set, is 5m"]
     assert ready(run, file="lab")[1].spec.head.cpus != 3, (
         "flags for the former cluster are not for another one"
     )

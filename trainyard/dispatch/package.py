@@ -197,10 +197,10 @@ def _walk(
 
 def _unsendable(path: Path, above: tuple[Path, ...]) -> str | None:
     if path.is_symlink() and not path.exists():
-        return "a link to nothing"
+        return "a broken link"
     if path.is_dir():
         if path.resolve() in above:
-            return "a link in a circle"
+            return "a circular link"
         return None
     if path.is_file():
         return None

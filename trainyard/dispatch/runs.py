@@ -284,7 +284,7 @@ def _reached(
         if state.node_id:
             alive = [node.node_id for node in ray.nodes() if node.alive]
             if state.node_id not in alive:
-                why = f"the head of cluster {state.cluster} is another one now"
+                why = f"cluster {state.cluster} has a new head"
                 raise _gone(run, state, missing, why=why)
         yield ray
 
@@ -304,9 +304,9 @@ def _gone(
         )
 
     if missing:
-        what = f"checkpoints of run {run.name} went with the cluster{at}: {listed(missing)}"
+        what = f"checkpoints of run {run.name} were lost with the cluster{at}: {listed(missing)}"
     else:
-        what = f"outputs of run {run.name} went with the cluster{at}"
+        what = f"outputs of run {run.name} were lost with the cluster{at}"
 
     if state.sweep or state.done == len(state.tasks):
         hint = f"What is here: {run.path}"

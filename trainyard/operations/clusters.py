@@ -261,9 +261,9 @@ def diagnose(cluster: Cluster) -> list[Finding]:
     for node in broken:
         findings.append(Finding(node.name, node.detail or f"the node is {node.state}", remedy))
     if now.state == "broken" and not broken:
-        findings.append(Finding(now.name, now.detail or "nothing of it works", remedy))
+        findings.append(Finding(now.name, now.detail or "nothing works", remedy))
     for difference in now.differences:
-        findings.append(Finding(now.name, f"is not as its file says: {difference}", remedy))
+        findings.append(Finding(now.name, f"differs from its file: {difference}", remedy))
     return findings
 
 

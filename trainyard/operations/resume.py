@@ -160,8 +160,8 @@ def _changed(run: RunDirectory, prepared: Prepared) -> list[str]:
     for path in {**before, **after}:
         is_given = any(path == name or path.startswith(f"{name}.") for name in given)
         if before.get(path) != after.get(path) and not is_given:
-            was = before.get(path, "not there")
-            changed.append(f"{path} was {was}, is {after.get(path, 'not there')}")
+            was = before.get(path, "not set")
+            changed.append(f"{path} was {was}, is {after.get(path, 'not set')}")
     return changed
 
 

@@ -144,7 +144,7 @@ def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
     active = []
     for job in jobs:
         run = job.belongs_to.run if job.belongs_to else job.submission_id
-        if not job.ended and not told_its_end(results, run):
+        if not job.ended and not is_recorded_as_ended(results, run):
             active.append(job)
     return without_drivers_of_runs(active)
 
@@ -316,7 +316,7 @@ def _name_lost_checkpoints(
             checkpoints.write_loss(run, left, now=datetime.datetime.now().astimezone())
 
 
-def told_its_end(results: Path, name: str) -> bool:
+def is_recorded_as_ended(results: Path, name: str) -> bool:
     """Say whether this machine's records of a run have its end; False without records."""
     run = _here(results, name)
     try:

@@ -124,7 +124,7 @@ def read_directory(
 
 
 def read_file(path: Path) -> Iterator[Scalar]:
-    """Yield the scalars of an event file in which all numbers are finite."""
+    """Yield those scalars of an event file whose numbers are all finite."""
     with path.open("rb") as file:
         for scalar in event_files.scalars(file):
             if all(map(math.isfinite, scalar[1:])):

@@ -201,7 +201,7 @@ class RunState:
 
     @property
     def waiting(self) -> Waiting | None:
-        """Return the event that says what tasks wait for; None if no task waits.
+        """Return the event that says what tasks wait for; None if nothing waits.
 
         A started task makes this event stale. Without waiting tasks, the event says what the Ray
         tasks and actors of running tasks wait for.
@@ -413,7 +413,7 @@ class RunState:
             self.sweep.apply(event)
 
         end = (self.started or event.time) + event.seconds
-        # If the runner is gone, running tasks count as lost, not as stopped.
+        # If the runner is gone, unfinished tasks were lost or never began; none was stopped.
         lost = event.state == "failed" and event.by == "operator"
         for task in self.tasks.values():
             attempt = task.last

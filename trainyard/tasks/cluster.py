@@ -213,7 +213,7 @@ def status(call: Call) -> Report:
     def has_ended(run: str) -> bool:
         # Ray lists a run's job as running for a moment after the run's end. `run_guard` is imported
         # only for active runs.
-        return bool(lazy.run_guard.told_its_end(call.here.results, run))
+        return bool(lazy.run_guard.is_recorded_as_ended(call.here.results, run))
 
     usage = lazy.usage.ask(now, has_ended=has_ended)
     return status_report(now, usage, now.hosts())

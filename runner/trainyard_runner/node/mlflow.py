@@ -61,7 +61,7 @@ def client(
         def new() -> Any:
             questions.write(b"\n")
             questions.flush()
-            answer = json.loads(answers.readline() or '{"error": "its client has ended"}')
+            answer = json.loads(answers.readline() or '{"error": "the MLflow client has ended"}')
             if "error" in answer:
                 raise ValueError(answer["error"])
             return answer
