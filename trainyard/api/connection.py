@@ -130,7 +130,7 @@ def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None
 
 
 def _refuse_another(ray: ModuleType, endpoint: Endpoint) -> None:
-    """Raise OutsideError if `ray` is connected to another cluster than the endpoint's."""
+    """Raise OutsideError if `ray` is not connected to the endpoint's cluster."""
     here = {node["NodeID"] for node in ray.nodes()}
     with ray_of(endpoint) as dashboard:
         there = {node.node_id for node in dashboard.nodes()}
@@ -141,7 +141,7 @@ def _refuse_another(ray: ModuleType, endpoint: Endpoint) -> None:
 
 @contextmanager
 def _variables(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """Set environment variables of this process, or remove them (None); restore them at the end."""
+    """Set or remove (None) environment variables of this process; restore them at the end."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)
     try:
@@ -178,7 +178,7 @@ def _loopback_kept() -> Iterator[None]:
 
 
 def _read_variables_again() -> None:
-    """Make Ray read its environment variables again; it reads them only when it is imported."""
+    """Make Ray read its environment variables again, which it reads only when imported."""
     raylet = importlib.import_module("ray._raylet")
     raylet.Config.initialize("")
     raylet.AuthenticationTokenLoader.instance().reset_cache()

@@ -66,7 +66,7 @@ def show(report: Report, *, json: bool) -> None:
     """Print a result, and then raise its error, if any."""
     if json:
         _document_due.set(False)
-        say(json_module.dumps(report.document, indent=2, ensure_ascii=_is_poor(sys.stdout)))
+        say(json_module.dumps(report.document, indent=2, ensure_ascii=_needs_ascii(sys.stdout)))
 
     else:
         for part in report.body:
@@ -123,11 +123,10 @@ def fail(error: TrainyardError) -> None:
     }
 
     # On one line: cluster.logs --json prints one document per line.
-    say(json_module.dumps(document, ensure_ascii=_is_poor(sys.stdout)), flush=True)
+    say(json_module.dumps(document, ensure_ascii=_needs_ascii(sys.stdout)), flush=True)
 
 
-def _is_poor(stream: TextIO) -> bool:
-    """Say whether a stream's encoding lacks characters: JSON is then printed in ASCII."""
+def _needs_ascii(stream: TextIO) -> bool:
     return not (stream.encoding or "").lower().startswith("utf")
 
 

@@ -29,7 +29,7 @@ class Archive:
 
 
 def which(job: JobSpec) -> Literal["all", "best", "none"]:
-    """Return which checkpoints are fetched without a command: by default all, or a sweep's best."""
+    """Return which checkpoints come without a command: by default all, of a sweep the best."""
     if job.checkpoints is False:
         return "none"
     if job.checkpoints is None and job.tune:
@@ -101,7 +101,7 @@ def listed(tasks: Sequence[Task]) -> str:
 
 
 def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.datetime) -> None:
-    """Record that these checkpoints were lost with the head; an unwritable directory is ignored."""
+    """Record that these checkpoints were lost with the head; ignore an unwritable directory."""
     loss = {
         "at": now.isoformat(timespec="seconds"),
         "checkpoints": {task.name: size_of(task) for task in tasks},

@@ -325,7 +325,7 @@ def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunS
 
 
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
-    """Read a run's latest events, and say whether no outputs or due checkpoints are missing."""
+    """Read a run's latest events; say whether all outputs and due checkpoints are fetched."""
     state = states.load(run)
     if not state.ended:
         state = _catch_up(ray, run)

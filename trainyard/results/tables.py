@@ -95,7 +95,7 @@ def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
 
 
 def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ...]]]:
-    """Return groups of nodes with equal hardware and versions: the nodes' names, and the facts."""
+    """Return (nodes' names, facts) of each group of nodes with equal hardware and versions."""
     names_by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name in sorted(state.nodes, key=formats.natural):
         names_by_facts.setdefault(tuple(_machine(state.nodes[name])), []).append(name)

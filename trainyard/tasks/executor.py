@@ -120,7 +120,7 @@ def unusable(error: OSError) -> NoReturn:
 
 def _explained(error: OSError) -> TrainyardError | None:
     """Return the error for an unusable file or directory, or a full disk; None for other errors."""
-    if error.errno == errno.ENOENT and error.filename is None and not _has_directory():
+    if error.errno == errno.ENOENT and error.filename is None and not _current_directory_exists():
         return PrerequisiteError(
             "the directory of this shell is gone", hint="Change into another one: cd ~"
         )
@@ -151,8 +151,7 @@ def _explained(error: OSError) -> TrainyardError | None:
     return PrerequisiteError(f"{path} cannot be used: {error.strerror}")
 
 
-def _has_directory() -> bool:
-    """Say whether the current directory still exists."""
+def _current_directory_exists() -> bool:
     try:
         os.getcwd()  # noqa: PTH109 - asked for whether it fails
     except OSError:

@@ -76,7 +76,7 @@ class CheckpointWatch:
             yield from self._take_if_whole(now, quiet=quiet, restless=restless)
 
     def last(self) -> Iterator[Message]:
-        """Send a last snapshot if the directory changed; call this once all writers have ended."""
+        """Send a last snapshot if the directory changed; all writers must have ended."""
         now, _ = archive.scan(str(self._directory))
         if now != self._taken or self._skipped:
             yield from self._send(now, skip=set(), strict=True)

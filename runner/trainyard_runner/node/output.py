@@ -36,7 +36,7 @@ class OutputBuffer:
         return bool(chunk)
 
     def add(self, line: str) -> None:
-        """Add a line of the runner's own, after completing the task's last line."""
+        """Add a line of the runner; an unfinished line of the task ends before it."""
         is_open = not (self._bytes or self._tail or b"\n").endswith(b"\n")
         self._bytes += b"\n" * is_open + line.encode() + b"\n"
 

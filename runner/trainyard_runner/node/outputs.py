@@ -253,5 +253,5 @@ def _order(entry: Entry) -> tuple[bool, str]:
 
 
 def _is_no_curve(entry: Entry) -> bool:
-    """Return a sort key that puts TensorBoard's event files first: users look at those first."""
+    """Return a sort key that puts TensorBoard's event files first, as users look at them first."""
     return "tfevents" not in entry.name

@@ -224,7 +224,7 @@ class Incoming:
 
 
 def _listing(directory: str) -> list[str]:
-    """Return the sorted names in a directory. Raises OSError if it became a link or file."""
+    """Return the sorted names in a directory. Raises OSError for a link or a file."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         return sorted(item.name for item in os.scandir(descriptor))

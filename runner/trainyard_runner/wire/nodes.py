@@ -71,7 +71,7 @@ def with_free(node: Node, free: Mapping[str, float]) -> Node:
 
 
 def all_with_free(nodes: Iterable[Node], free: Mapping[str, Mapping[str, float]]) -> list[Node]:
-    """Return nodes with their free resources, from `free` by id; nothing is free without an entry."""
+    """Return nodes with their free resources, from `free` by id (without an entry, none)."""
     return [with_free(node, free.get(node.node_id, {})) for node in nodes]
 
 
