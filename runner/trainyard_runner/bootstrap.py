@@ -1,4 +1,4 @@
-"""The program that a run's Ray job executes on the head: it gets the runner, and starts it."""
+"""The program that a run's Ray job executes on the head, to fetch the runner and start it."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ def entrypoint(run: str) -> str:
 def variables(*, runner: str, plan: str) -> dict[str, str]:
     """Return the environment variables of a run's Ray job.
 
-    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). The program is a
-    variable, too: so it can start itself again with another interpreter, and the command is one
-    line.
+    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). A variable has the
+    program, so that the command is one line, and the program can restart itself with another Python.
     """
     return {"TRAINYARD_BOOTSTRAP": PROGRAM, "TRAINYARD_RUNNER": runner, "TRAINYARD_PLAN": plan}

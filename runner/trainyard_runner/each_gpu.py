@@ -1,4 +1,4 @@
-"""One task for each GPU of a node, all at the same time: each reports which GPUs it sees."""
+"""Let concurrent tasks, one for each GPU of a node, report the GPUs that they see."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_list, _i
 
 _NAMESPACE = b"trainyard"
 _EVERY = 0.05
-# A task waits this long for the others. A worker for a GPU task starts in 0.6 to 1.9 s, and on a
-# busy node in ten times that.
+# Seconds that a task waits for the node's other tasks. A worker for a GPU task starts in 0.6 to
+# 1.9 s, on a busy node in ten times that.
 MEET_SECONDS = 20.0
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
-    """Wait until all tasks of the node run; return the GPUs that this task got and those it sees.
+    """Wait until all tasks of the node run; return this task's assigned and visible GPUs.
 
-    `question`: "meeting" names the meeting, "index" this task in it, "count" is how many tasks
-    meet. After MEET_SECONDS, returns with "met" false.
+    `question`: "meeting" names the barrier, "index" this task, "count" is the number of tasks.
+    After MEET_SECONDS, returns with "met" false.
     """
     found = {
         "assigned": [str(gpu) for gpu in ray.get_gpu_ids()],

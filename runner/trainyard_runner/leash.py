@@ -1,13 +1,14 @@
 """The leash: a program that removes its cluster at a deadline, or after a time without active jobs.
 
-The program runs next to the head, without the operator's machine. Only this file is copied there:
-it uses the standard library, and boto3 on EC2. It asks Ray's dashboard which jobs are active. While
-the dashboard does not answer, the cluster does not count as idle; the deadline still counts.
+The program runs next to the head and does not need the operator's machine. Only this file is copied
+there: it uses the standard library, and boto3 on EC2. The program asks Ray's dashboard for active
+jobs. While the dashboard does not answer, the cluster does not count as idle, but the deadline
+counts.
 
 Usage: leash.py SETTINGS, a JSON object with these keys. `deadline` (Unix seconds) and `idle`
-(seconds) are null if the cluster has none. `dashboard` is its address, `token_file` has its token.
-One of `docker`, `kubernetes` and `ec2` has the arguments of the function in `ENDINGS` that removes
-the cluster. If `ready` is set, that file is made once the leash holds.
+(seconds) may be null. `dashboard` is the dashboard's address, `token_file` has its token. One of
+`docker`, `kubernetes` and `ec2` has the arguments of the function in `ENDINGS` that removes the
+cluster. Once active, the leash creates the file `ready`, if that is set.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ Ask = Callable[[str, str], Any]
 JOBS = "/api/jobs/"
 EVERY = 5.0
 HOLDS = "the leash holds"
-# Ray's API cannot tell a job why it is stopped. So the leash uploads a package of this name, and
-# runners look for it.
+# Ray's API cannot tell a job why it is stopped: the leash uploads a package of this name, which
+# runners look for.
 MARK = "trainyard-leash.zip"
 # Seconds for stopped jobs to end: Ray gives a stopped runner 8 s to bring outputs to the head.
 STOP_WITHIN = 15.0
-# Seconds after that, in which the operator's machine fetches the outputs from the head.
+# Seconds after STOP_WITHIN in which the operator's machine fetches the outputs from the head.
 FETCH_WITHIN = 10.0
 GOING = ("PENDING", "RUNNING")
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def ends_at(deadline: float | None, idle: float | None, idle_since: float | None) -> float | None:
-    """Return when a cluster will end as things are, in Unix seconds; None if it has no end yet.
+    """Return when a cluster will end if nothing changes, in Unix seconds; None for no end yet.
 
-    `idle_since` is None while jobs are active, or while that is not known.
+    `idle_since` is None while jobs are active, or while this is unknown.
     """
     if idle is None or idle_since is None:
         return deadline
@@ -60,7 +61,7 @@ def ends_at(deadline: float | None, idle: float | None, idle_since: float | None
 def idle_since(jobs: Jobs | None, since: float) -> float | None:
     """Return since when a cluster is idle: the end of its last job, or `since` if that is later.
 
-    Returns None while a job is active, and if `jobs` is None (not known).
+    Returns None while a job is active, and if `jobs` is None (unknown).
     """
     if jobs is None or any(job["status"] in GOING for job in jobs):
         return None
@@ -71,7 +72,7 @@ def idle_since(jobs: Jobs | None, since: float) -> float | None:
 def hold(settings: Settings, end: Callable[[], None]) -> None:
     """Wait until the cluster has to end, stop its jobs, and call `end` until it raises no error.
 
-    At the beginning, prints the line HOLDS, and makes the file `ready` of the settings.
+    First prints the line HOLDS, and creates the file `ready` of the settings.
     """
     ask = dashboard(settings["dashboard"], settings["token_file"])
     began = time.time()
@@ -99,7 +100,7 @@ def hold(settings: Settings, end: Callable[[], None]) -> None:
         try:
             return end()
         except Exception as error:
-            # After any error, try again: a cluster that does not end costs money.
+            # Retried after any error: a cluster that does not end costs money.
             say(f"not ended yet: {error}")
             time.sleep(EVERY)
 
@@ -112,7 +113,7 @@ def _stop_jobs(ask: Ask) -> None:
 
     for job in active:
         name = job["submission_id"]
-        # A driver that was not submitted as a job has no such id; it ends with the nodes.
+        # A driver that was not submitted as a job has no submission id, and ends with the nodes.
         if name:
             say(f"stop {name}")
             ask("POST", f"{JOBS}{name}/stop")
@@ -131,15 +132,15 @@ def _active(ask: Ask) -> Jobs:
 def dashboard(address: str, token_file: str | None) -> Ask:
     """Return a function that sends a request to Ray's dashboard, by method and path.
 
-    It returns the answer's JSON, or None without a valid answer. The token is read only now: its
-    directory may be gone later.
+    That function returns the answer's JSON, or None without a valid answer. The token is read at
+    once, because its directory may be gone later.
     """
     headers = {}
     if token_file:
         token = Path(token_file).expanduser().read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
 
-    # Ignore the environment's proxies, which would see the token.
+    # No proxy of the environment: it would see the token.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def ask(method: str, path: str) -> Any:
@@ -157,8 +158,8 @@ def dashboard(address: str, token_file: str | None) -> Ask:
 def docker(target: Settings, *, only_try: bool = False) -> None:
     """Remove a cluster's containers and network; named volumes stay.
 
-    `target`: `labels`, which all of its containers have; `network`; `me`, the name of the container
-    in which the leash runs, removed last; `socket`, the Docker engine's. With `only_try`, only
+    `target`: `labels` of all the cluster's containers; `network`; `me`, the name of the container
+    in which the leash runs (removed last); `socket` of the Docker engine. With `only_try`, only
     lists the containers.
     """
     filters = urllib.parse.quote(json.dumps({"label": list(target["labels"])}))
@@ -196,7 +197,7 @@ def _engine(
 ) -> bytes:
     """Send a request to the Docker engine; an answer with a status in `fine` is no error."""
     connection = _Socket(target["socket"])
-    # Without this, http.client would send the socket's path as the host's name.
+    # Without this header, http.client would send the socket's path as the host's name.
     headers = {"Host": "docker", "Content-Type": "application/json"}
     content = None
     if body is not None:
@@ -208,9 +209,9 @@ def _engine(
 def kubernetes(target: Settings, *, only_try: bool = False) -> None:
     """Delete the RayCluster `name` in `namespace` with its dependents, if its uid is still `uid`.
 
-    With `only_try`, a dry run. A RayCluster that is gone or was recreated is no error.
+    `only_try` is a dry run. A RayCluster that is gone or was recreated is no error.
     """
-    # Python 3.13 refuses CAs without keyUsage (canonical/microk8s#4864).
+    # Python 3.13 rejects CAs without keyUsage (canonical/microk8s#4864).
     trusted = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
     trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT
     host = os.environ["KUBERNETES_SERVICE_HOST"]
@@ -220,9 +221,9 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
     path = f"/apis/ray.io/v1/namespaces/{target['namespace']}/rayclusters/{target['name']}"
     options = {"propagationPolicy": "Foreground", "preconditions": {"uid": target["uid"]}}
     if only_try:
-        # In the body: the API server ignores a dryRun in the query if there is a body.
+        # In the body, because the API server ignores a query's dryRun if there is a body.
         options["dryRun"] = ["All"]
-    # Read the token each time, because kubelets replace it.
+    # Read at each call, because kubelets replace the token.
     token = (_ACCOUNT / "token").read_text()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("DELETE", path, json.dumps(options), headers)
@@ -230,9 +231,9 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
 
 
 def ec2(target: Settings, *, only_try: bool = False) -> None:
-    """Terminate the instances in `region` that have all of `tags`; the head, which runs this, last.
+    """Terminate the instances in `region` with all `tags`, the head (which runs this) last.
 
-    Uses boto3, which is there because Ray's autoscaler needs it. With `only_try`, a dry run.
+    Uses boto3, which Ray's autoscaler needs too. `only_try` is a dry run.
     """
     import boto3
     from botocore.exceptions import ClientError
@@ -259,7 +260,7 @@ def ec2(target: Settings, *, only_try: bool = False) -> None:
 
 
 def _instances(api: Any, tags: Settings) -> dict[str, bool]:
-    """Return the cluster's instances by id, with whether each is the head."""
+    """Return the ids of the cluster's instances; True for the head."""
     states = ["pending", "running", "stopping", "stopped"]
     filters = [{"Name": "instance-state-name", "Values": states}]
     for key, value in tags.items():
@@ -277,12 +278,12 @@ def _instances(api: Any, tags: Settings) -> dict[str, bool]:
 def _kill_autoscaler() -> None:
     """Kill Ray's autoscaler, which would launch new workers.
 
-    Then wait EVERY seconds, so that AWS lists the instances that it requested last.
+    Then wait EVERY seconds, until AWS lists the instances that the autoscaler requested last.
     """
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = path.read_bytes().split(b"\0")
-            # Compare the ends of words: this process's own command line has the text, too.
+            # Compared with the ends of words: this process's own command line also has the text.
             if any(word.endswith(b"autoscaler/v2/monitor.py") for word in words):
                 os.kill(int(path.parent.name), signal.SIGKILL)
     time.sleep(EVERY)
@@ -303,9 +304,9 @@ ENDINGS: dict[str, Callable[..., None]] = {"docker": docker, "kubernetes": kuber
 
 
 def main(settings: Settings) -> None:
-    """Check by a dry run that this program may end the cluster, then end it when it is time.
+    """Check by a dry run that this program may end the cluster; end it when it is due.
 
-    If the check raises, the program exits, and the command that started it reports that.
+    If the check raises, the program exits, and the command that started it reports the error.
     """
     name = next(name for name in ENDINGS if name in settings)
     ENDINGS[name](settings[name], only_try=True)

@@ -14,19 +14,19 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-# Seconds of a pin; longer than any pause of the runner. A package outlives its run by this much.
+# Seconds of a pin, longer than any pause of the runner. A package outlives its run by as much.
 PINNED = 600
 _EVERY = 150.0
 _GCS = "gcs://"
-# Bytes. A package up to this size is copied for each attempt that runs: the head's GCS holds all
-# copies in memory.
+# Bytes. Only packages up to this size are copied for each running attempt, because the head's GCS
+# holds all copies in memory.
 OWN_LIMIT = 4 * 1024 * 1024
 
 
 class Store(NamedTuple):
     """The functions to read, write, delete and pin packages in Ray's GCS.
 
-    A package is called by its name; only `pin` gets its URI, and the seconds to keep it.
+    All take the package's name, except `pin`, which takes its URI and the seconds to keep it.
     """
 
     get: Callable[[str], bytes | None]
@@ -51,13 +51,12 @@ def store() -> Store:
 def environment(
     declared: Mapping[str, Any] | None, parts: Mapping[str, bytes], store: Store
 ) -> tuple[dict[str, Any], int]:
-    """Return a runtime environment for the commands' own Ray tasks, and its package's size in bytes.
+    """Return the runtime environment of commands' own Ray tasks, and its package's bytes.
 
     `declared`: the runtime environment of the workers that run the commands. Its working directory
-    has only the job's wheels, or is missing; the returned one has all the job's files, too. `parts`:
-    the job's zip, by the names of the parts in which it was sent. Unless one uploaded part can be
-    used as it is, the new package is put into the GCS. Raises LookupError if the wheels are no
-    longer there.
+    has only the job's wheels, or is missing; the returned one also has all the job's files. `parts`:
+    the uploaded parts of the job's zip, by name. Unless a single part can be used unchanged, a new
+    package is put into the GCS. Raises LookupError if the GCS no longer has the wheels.
     """
     found = dict(declared or {})
     wheels = found.get("working_dir", "").removeprefix(_GCS)
@@ -67,7 +66,7 @@ def environment(
             raise LookupError(f"the uploaded wheels {wheels} are no longer on the cluster")
         package = _added(b"".join(parts.values()), content)
     elif len(parts) == 1:
-        # A zip that was sent in one part is already a package in the GCS.
+        # A zip that was uploaded in one part is already a package in the GCS.
         name, package = next(iter(parts.items()))
         return {**found, "working_dir": _GCS + name}, len(package)
     else:
@@ -84,7 +83,7 @@ def _added(job: bytes, wheels: bytes) -> bytes:
     with zipfile.ZipFile(whole, "a") as bundle, zipfile.ZipFile(io.BytesIO(wheels)) as source:
         there = {entry.filename: entry.CRC for entry in bundle.infolist()}
         for entry in source.infolist():
-            # The wheels win: of two entries with the same name, the later one counts.
+            # Wheels replace files of the job: the later entry of the same name counts.
             if there.get(entry.filename) != entry.CRC:
                 bundle.writestr(entry, source.read(entry))
     return whole.getvalue()
@@ -103,16 +102,16 @@ def packages(*environments: Mapping[str, Any] | None) -> list[str]:
 
 
 class OwnPackage:
-    """A copy of the job's package for one attempt's Ray tasks, under a name of its own.
+    """A separately named copy of the job's package for one attempt's Ray tasks.
 
-    Ray unpacks a package once per node. All workers that name the same package share its directory,
-    and would see each other's changes.
+    Ray unpacks a package once per node. Workers with the same package share its directory, and
+    would see each other's changes.
     """
 
     def __init__(self, declared: Mapping[str, Any], attempt: str, store: Store) -> None:
-        """Choose the copy's name; `environment` is `declared` with the copy as working directory.
+        """Choose the copy's name; set `environment` to `declared` with the copy.
 
-        The copy itself is made by the first `keep`.
+        The first `keep` makes the copy.
         """
         self._shared = declared["working_dir"].removeprefix(_GCS)
         digest = hashlib.sha256(f"{self._shared} {attempt}".encode()).hexdigest()
@@ -124,8 +123,8 @@ class OwnPackage:
     def keep(self) -> None:
         """Put the copy into the GCS at the first call, and renew its pin when that is due.
 
-        Call this more often than the pin lasts (PINNED seconds): else Ray removes the copy when a
-        driver of the attempt ends. Raises LookupError if the job's package is gone.
+        Call this more often than every PINNED seconds: otherwise Ray removes the copy when a driver
+        of the attempt ends. Raises LookupError if the job's package is gone.
         """
         if self._pins is None:
             content = _content(self._shared, self._store)

@@ -1,7 +1,7 @@
-"""Functions that Ray sends to other nodes by value; each first gets the runner's package there.
+"""Functions that Ray sends to other nodes by value; each first fetches the runner's package.
 
-No function may use that package before: a worker does not have it yet. `runner` and `job` are
-packages, (name, [reference to the zip]); a node fetches each once.
+No function may import from that package before, because a new worker does not have it. `runner` and
+`job` are packages, (name, [reference to the zip]); a node fetches each once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def unpacked(package: Package) -> Path:
 def attempts(
     orders: list[Any], runner: Package, job: Package | None
 ) -> Iterator[list[tuple[int, Any]]]:
-    """Run the attempts of orders (`wire.order.Order`) one after the other, and yield messages.
+    """Run the attempts of orders (`wire.order.Order`) one after another, and yield messages.
 
     Messages are (number of the order, batch), as in `node/on_node.py`.
     """
@@ -55,7 +55,7 @@ def attempts(
 
 
 def facts(question: dict[str, Any], runner: Package) -> Any:
-    """Return the node's facts, and an object of `bytes` bytes for other nodes to fetch."""
+    """Return the node's facts, and an object of question["bytes"] bytes for others to fetch."""
     _bring(runner)
     from trainyard_runner.node import facts as node_facts
 
@@ -63,7 +63,7 @@ def facts(question: dict[str, Any], runner: Package) -> Any:
 
 
 def own_gpu(question: dict[str, Any], runner: Package) -> Any:
-    """Return the GPU that this task got and sees, once all GPUs of the node are held by such tasks."""
+    """Return this task's assigned and visible GPUs, once such tasks hold all GPUs of the node."""
     _bring(runner)
     from trainyard_runner import each_gpu
 

@@ -1,4 +1,4 @@
-"""How the head asks attempts on nodes to stop: one entry for each run in Ray's key-value store.
+"""Requests of the head to stop attempts: one entry for each run in Ray's key-value store.
 
 Workers poll the entry. `ray.cancel` is not used for this: it would interrupt a worker anywhere, even
 while the worker sends the task's outputs.
@@ -15,8 +15,7 @@ from typing import Any
 
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 
-# Seconds between SIGTERM and SIGKILL for a task. For the runner itself, Ray's
-# RAY_JOB_STOP_WAIT_TIME_S counts.
+# Seconds between SIGTERM and SIGKILL for a task; for the runner itself, RAY_JOB_STOP_WAIT_TIME_S.
 GRACE = 5.0
 _EVERY = 0.25
 _OFTEN = 0.05
@@ -32,7 +31,7 @@ class Asked:
 
 
 class StopWatch:
-    """Polls in a thread whether an attempt should stop, from `start` on.
+    """Polls in a thread, from `start` on, whether an attempt should stop.
 
     Quick attempts end before they call `start`.
     """
@@ -70,7 +69,7 @@ class StopWatch:
         while not self._closed.wait(_EVERY):
             try:
                 entry = read(self._run)
-            except Exception as error:  # Ray raises many while its head is busy or gone
+            except Exception as error:  # Ray raises many classes while its head is busy or gone
                 print(f"trainyard: cannot ask whether to stop: {error}", flush=True)
                 continue
             self.asked = self._request(entry)
@@ -85,7 +84,7 @@ class StopWatch:
 
 
 def read(run: str) -> dict[str, Any]:
-    """Return a run's entry: {"all", "attempts", "grace", "go"}, each only if it was set."""
+    """Return a run's entry, with the keys "all", "attempts", "grace", "go" that were set."""
     raw = _internal_kv_get(_key(run), namespace=_NAMESPACE)
     if not raw:
         return {}

@@ -142,7 +142,7 @@ def test_down_fetches_or_names_results_and_a_new_cluster_resumes_the_run(own: Ya
     assert none.name not in down.stderr
     own.run("cluster.up")
     gone = own.run("train.fetch", large.name, "--checkpoints", expect=4)
-    assert f"error: checkpoints of run {large.name} went with the cluster at " in gone.stderr
+    assert f"error: checkpoints of run {large.name} were lost with the cluster at " in gone.stderr
     fetched = own.run("train.fetch", none.name, "--checkpoints")
     assert f"the checkpoints of run {none.name} are all here" in fetched.stdout
     again = resumed(own, none.name)

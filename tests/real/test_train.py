@@ -273,7 +273,7 @@ def test_dry_and_what_is_not_built_yet_change_nothing(yard: Yard, green: Dispatc
     assert "sends 2 files" in done.stderr
     assert done.stderr.endswith("tasks: seed=0, seed=1\nnothing was sent (--dry)\n")
     several = yard.run("train.dispatch", "green", "-f", "a", "-f", "b", expect=2)
-    assert "a run is on one cluster" in several.stderr
+    assert "a run uses one cluster" in several.stderr
     assert set(yard.results.glob("*")) == before
 
 

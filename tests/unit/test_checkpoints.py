@@ -126,7 +126,7 @@ def test_a_damaged_checkpoint_does_not_count_as_home(tmp_path: Path, head: Head)
     fetcher.fetch_checkpoints("node", state)
     (error,) = fetcher.wait_for_checkpoints()
     assert error.what.startswith(
-        f"what arrived is damaged: {len(head.sent)} of {len(head.tar)} bytes"
+        f"the download is damaged: {len(head.sent)} of {len(head.tar)} bytes"
     )
     assert not run.checkpoint("a").exists()
     concluded = runs.concluded(
@@ -159,8 +159,8 @@ def test_a_checkpoint_that_does_not_fit_is_named_with_its_fetch_command(
     store.number_file(run.outputs("a")).write_text("1")
     assert checkpoints.due(run, state) == []
     assert checkpoints.too_large(run, state) == (
-        "checkpoints that stay on the cluster: a (2.0 KiB); with its outputs each exceeds the "
-        "job's outputs_limit of "
+        "checkpoints that stay on the cluster: a (2.0 KiB); each, with its task's outputs, "
+        "exceeds the job's outputs_limit of "
         f"{size / 1024**2:.3g} MiB; to fetch what stays: trainyard train.fetch job-1 --checkpoints"
     )
 
@@ -207,7 +207,7 @@ def test_of_a_cluster_that_is_gone_it_is_said_what_went_with_it_and_when(
         runs.fetch(run, connect, screen=Screen(), checkpoints=True)
 
     assert caught.value.lines() == [
-        "checkpoints of run job-1 went with the cluster at 15:15 on 24 November 2026: a (2.0 KiB)",
+        "checkpoints of run job-1 were lost with the cluster at 15:15 on 24 November 2026: a (2.0 KiB)",
         "  at cluster lab is not up",
         "  -> To continue from what is here: trainyard train.resume job-1",
     ]

@@ -188,7 +188,7 @@ def test_nodes_can_be_ended_however_damaged_a_runs_records_are(
         check(cluster)
     assert refused.value.what.startswith("outputs of job-1 would be lost: ")
     assert refused.value.hint == (
-        "Repeat the command once the cause is gone. To give them up: trainyard cluster.down "
+        "Repeat the command once the cause is gone. To discard them: trainyard cluster.down "
         "--end-runs"
     )
     (note,) = check(cluster, end_runs=True)

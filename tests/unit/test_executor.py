@@ -78,7 +78,7 @@ def test_a_bug_exits_70_and_ctrl_c_130_without_a_traceback(
         # Not taken for Invoke's own configuration file.
         (
             ["-f", "lab", "cluster.status"],
-            "-f lab comes before the task\n  -> Put it behind: trainyard TASK -f lab",
+            "-f lab comes before the task\n  -> Put it after: trainyard TASK -f lab",
         ),
         (
             ["cluster.status", "--bogus"],
@@ -106,7 +106,7 @@ def test_a_bug_says_where_to_report_it(
     (installation / "METADATA").write_text("Name: trainyard-ray\nVersion: 0.1.0\n")
     (installation / "direct_url.json").write_text('{"url": "https://example.com/t.whl"}')
     monkeypatch.syspath_prepend(tmp_path)
-    report = "Report what the command prints with --debug to those from whom you have Trainyard"
+    report = "Report the command's output with --debug to your source of Trainyard"
     first = "error: a bug in trainyard: ZeroDivisionError: by zero"
     assert run(body, capsys) == (70, f"{first}\n  -> {report} (https://example.com/t.whl).\n")
     (installation / "direct_url.json").unlink()

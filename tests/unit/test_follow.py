@@ -44,7 +44,7 @@ def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -
         "failed",
         6,
         "the cluster's head or the whole cluster was replaced: the run is lost, "
-        "and checkpoints that are not here were on the head",
+        "and so are checkpoints that were not fetched",
         "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then "
         "resume it: "
         "trainyard train.resume hang-1",
@@ -152,8 +152,8 @@ def test_a_run_that_does_not_begin_says_once_what_ray_says_of_it(
 
     assert waiting.follow() == "left"
     assert notes == [
-        "30 s: the run's runner has not begun for 30 s; Ray says PENDING: Job is waiting for a worker.; "
-        "for the state of the nodes: trainyard cluster.status; for why one starts no process: "
+        "30 s: the run's runner has not started in 30 s; Ray says PENDING: Job is waiting for a worker.; "
+        "for the state of the nodes: trainyard cluster.status; for the logs of Ray on them: "
         "trainyard cluster.logs"
     ]
 

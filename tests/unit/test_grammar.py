@@ -125,7 +125,7 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
         ),
         (
             "--json cluster.up",
-            "--json comes before the task\n  -> Put it behind: trainyard TASK --json",
+            "--json comes before the task\n  -> Put it after: trainyard TASK --json",
         ),
         ("cluster.list -f lab", "cluster.list has no flag -f\n  -> trainyard --help cluster.list"),
         ("train.stop --run", "--run needs a value\n  -> trainyard --help train.stop"),
@@ -203,7 +203,7 @@ def test_words_behind_two_dashes_are_refused(task: str, capsys: pytest.CaptureFi
         program.run(["trainyard", *task.split(), "--", "--lr", "0.1"])
     assert left.value.code == 2
     assert (
-        "only cluster.import and train.import take words behind `--`: --lr 0.1"
+        "only cluster.import and train.import take words after `--`: --lr 0.1"
         in capsys.readouterr().err
     )
 

@@ -159,8 +159,8 @@ def test_links_are_followed_but_not_in_circles_and_not_to_nothing(tmp_path: Path
     os.mkfifo(job / "pipe")
     assert sent(job) == ["lib/util.py", "train.py"]
     assert left_out(job) == {
-        "again/": "a link in a circle",
-        "gone": "a link to nothing",
+        "again/": "a circular link",
+        "gone": "a broken link",
         "pipe": "not a regular file",
     }
 

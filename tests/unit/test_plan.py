@@ -122,8 +122,8 @@ def test_what_is_no_wheel_and_no_package_is_named_with_every_other_problem(tmp_p
     env = RuntimeEnv(wheels=("empty", "b.whl"), pip=(f"{WHEELS}c.whl",), files=("nosuch",))
     with pytest.raises(RequestError) as error:
         plan.prepare(CLUSTER, job(runtime_env=env, command=("schola-rllib",)), tmp_path)
-    assert [str(problem).partition(", which")[0] for problem in error.value.problems] == [
-        "command of task job: Schola's interactive entry point waits for a key at its end",
+    assert [str(problem).partition(" when")[0] for problem in error.value.problems] == [
+        "command of task job: Schola's interactive entry point waits for a key press",
         "runtime_env.files.0: no such file or directory: nosuch",
         "runtime_env.wheels.0: no pyproject.toml in empty",
         "runtime_env.wheels.1: no such wheel file: b.whl",

@@ -129,7 +129,7 @@ def test_without_a_requirement_it_says_that_ci_will_fail(
     elif why == "no record":
         (site / "trainyard_ray-0.1.0.dist-info/RECORD").unlink()
         told = (
-            "no wheel can be made of what is installed here: no RECORD says which files are "
+            "no wheel can be made of the installed Trainyard: no RECORD says which files are "
             "installed"
         )
     else:

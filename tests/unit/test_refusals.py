@@ -42,7 +42,7 @@ def test_a_backend_that_leaves_nothing_behind_says_so_and_removes_nothing(
     with pytest.raises(RequestError) as caught:
         clusters.plan_down(cluster, purge=True)
     assert caught.value.lines() == [
-        f"backend {name!r} has nothing to purge: `cluster.down` leaves nothing that it made",
+        f"backend {name!r} has nothing to purge: `cluster.down` removes all that it made",
         "  -> Leave out --purge.",
     ]
     assert cluster.site.state.exists()

@@ -475,7 +475,7 @@ def test_a_sweep_that_begins_and_one_without_its_study_are_good_pages(
 ) -> None:
     page = report(sweep(tmp_path, trials=count, kept=count == 12))
     assert ("No trial is complete yet." in page.words) == (count == 1)
-    missing = "This needs study.journal, which did not come back from the cluster."
+    missing = "This needs study.journal, which was not fetched from the cluster."
     assert (
         missing if count == 1 else "This needs 10 complete trials; so far there are 9."
     ) in page.words

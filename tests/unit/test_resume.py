@@ -165,7 +165,7 @@ def test_a_job_that_has_changed_is_said_and_flags_count_again(here: Path) -> Non
         3,
     )
 
-    assert notes == ["the job file is not the same as for run rl-1: timeout was not there, is 5m"]
+    assert notes == ["the job file has changed since run rl-1: timeout was not set, is 5m"]
     assert ready(run, file="lab")[1].spec.head.cpus != 3, (
         "flags for the former cluster are not for another one"
     )
@@ -179,7 +179,7 @@ def test_a_job_that_has_changed_is_said_and_flags_count_again(here: Path) -> Non
             {},
             [
                 "all tasks of run rl-1 succeeded: there is nothing to resume",
-                "  -> To run all of it again: trainyard train.dispatch {here}/jobs/rl",
+                "  -> To run all tasks again: trainyard train.dispatch {here}/jobs/rl",
             ],
         ),
         (

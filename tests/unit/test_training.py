@@ -39,7 +39,7 @@ def test_the_only_run_that_goes_on_is_the_one_to_stop() -> None:
         ("stopped", "interrupted; run a-1 was stopped"),
         ("succeeded", "interrupted; run a-1 succeeded"),
         ("failed", "interrupted; run a-1 failed"),
-        (None, "interrupted; the run was told to stop and has not said that it ended"),
+        (None, "interrupted; the run was asked to stop and has not reported its end"),
     ],
 )
 def test_an_interruption_says_how_the_run_ended(state: str | None, what: str) -> None:

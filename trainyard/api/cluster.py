@@ -55,15 +55,15 @@ class _Block:
 class Cluster:
     """A cluster that a file describes: `Cluster.from_file`.
 
-    `with` makes the cluster, within `timeout` seconds if given, and runs the smoke test; only then
-    the block is entered. At the end of the block, runs are waited for; after an exception they are
-    stopped. Then the cluster is removed, unless it existed before. `teardown="always"` removes it
-    in both cases, `"never"` in none.
+    `with` makes the cluster, within `timeout` seconds if given, and runs the smoke test before it
+    enters the block. The end of the block waits for active runs; an exception stops them. Then the
+    cluster is removed, unless it existed before. `teardown="always"` removes it even then;
+    `"never"` always leaves it.
 
-    Steps are shown on stderr, the output of tasks on stdout. `forward_logs=False` shows no output,
-    `True` also that of a sweep's trainings. With `ray_env`, a runtime environment of Ray ({} for
-    an empty one), `ray` is connected to the cluster in the block. If this program cannot reach the
-    cluster's Ray, `ray` fails to start: otherwise it would start a local Ray instead.
+    Steps are shown on stderr, the output of tasks on stdout, except for a sweep's tasks.
+    `forward_logs=True` shows their output too, `False` shows none. With `ray_env`, a runtime
+    environment of Ray ({} for an empty one), `ray` is connected to the cluster in the block. If
+    this program cannot reach the cluster's Ray, `ray.init` fails instead of starting a local Ray.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Cluster:
         timeout: float | None = None,
         ray_env: Mapping[str, Any] | None = None,
     ) -> Cluster:
-        """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError.
+        """Return the cluster that the flags -f, --set and --backend choose. Raises RequestError.
 
         >>> Cluster.from_file("demo", set={"workers.0.count": 1}).spec.workers[0].count
         1
@@ -138,13 +138,13 @@ class Cluster:
         """
         if not self._blocks:
             hint = "with Cluster.from_file(...) as cluster: cluster.ray()"
-            raise RequestError("ray() is for a block", hint=hint)
+            raise RequestError("ray() works only in a `with` block", hint=hint)
         if self._connected_with is None:
             self._connect_now(runtime_env or {})
         elif runtime_env is not None and dict(runtime_env) != self._connected_with:
             what = "ray is connected to this cluster already, with another runtime_env"
             raise RequestError(
-                what, where="this program", hint="Give it where the block connects first."
+                what, where="this program", hint="Pass it to the first connection of the block."
             )
         return sys.modules["ray"]
 
@@ -260,8 +260,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         if self._ray_env is not None and self._connected_with is None:
-            # Before anything is made: a `ray` that is connected elsewhere cannot connect to this
-            # cluster.
+            # Checked before a cluster is made: a `ray` connected elsewhere cannot connect to it.
             lazy.connection.refuse_connected()
 
         existed = self._exists()
@@ -276,8 +275,8 @@ class Cluster:
                 self._connect_or_refuse(self._ray_env)
         except BaseException as error:
             is_removed = self._leave()
-            # The cluster is removed: the error must name no machines that still cost money, nor
-            # commands that continue.
+            # After removal, the error must not name machines that cost money, or commands that
+            # resume the run.
             if isinstance(error, InterruptedRunError):
                 raise KeyboardInterrupt from None
             if is_removed and isinstance(error, TrainyardError):
@@ -293,11 +292,10 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for runs that the program did not wait for; then remove the cluster (`teardown`).
+        """Wait for runs that the program has not awaited; then apply `teardown`.
 
-        After an exception, all runs of the block are stopped first; else the errors of the awaited
-        runs are raised. A process that was forked in the block does nothing here: its parent ends
-        the block.
+        After an exception, all runs of the block are stopped; otherwise errors of these runs are
+        raised. A process forked in the block does nothing: its parent ends the block.
         """
         if self._blocks[-1].process != os.getpid():
             return
@@ -331,7 +329,7 @@ class Cluster:
         inside.callback(setattr, self, "_connected_with", None)
 
     def _refuse_until_connected(self) -> None:
-        """Make `ray` fail to start until `ray()` is called: else it would start a local Ray."""
+        """Make `ray.init` fail until `ray()` is called: it would start a local Ray."""
         if self._connected_with is None:
             self._blocks[-1].unconnected.enter_context(
                 lazy.connection.refused(self.name, is_reached=True)
@@ -357,7 +355,7 @@ class Cluster:
             self._connect(endpoint, runtime_env)
 
     def _leave(self) -> bool:
-        """End a block; remove the cluster if `teardown` says so, and return whether it does."""
+        """End a block, apply `teardown`, and return whether the cluster was removed."""
         block = self._blocks.pop()
         block.inside.close()
         block.unconnected.close()

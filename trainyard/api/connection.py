@@ -1,7 +1,6 @@
 """Connect `ray` to the cluster of a `with` block, or make `ray.init` fail inside the block.
 
-Without either, the first `.remote()` of a program would start a local Ray, and train on this
-machine.
+Otherwise, a program's first `.remote()` would start a local Ray and train on this machine.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ _CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MODE = "RAY_AUTH_MODE"
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 (the name of a variable)
 _TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105
-# Seconds to wait at the end of a block, as Sematic does: the last output of workers takes as long
-# to arrive.
+# Seconds to wait at the end of a block (as Sematic does), until the workers' last output arrives.
 LAST_LINES_SECONDS = 1.0
 _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
@@ -100,7 +98,7 @@ def _imported() -> ModuleType:
 
 @contextmanager
 def _access(token: str | None) -> Iterator[None]:
-    """Set Ray's variables for this token, or for no token; remove those with another token."""
+    """Set Ray's variables for this token or for none; unset variables with another token."""
     nothing = {_TOKEN: None, _TOKEN_FILE: None}
     if token is None:
         with _variables({**nothing, _MODE: "disabled"}):
@@ -132,7 +130,7 @@ def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None
 
 
 def _refuse_another(ray: ModuleType, endpoint: Endpoint) -> None:
-    """Raise OutsideError if `ray` is connected to another cluster than the endpoint's."""
+    """Raise OutsideError if `ray` is not connected to the endpoint's cluster."""
     here = {node["NodeID"] for node in ray.nodes()}
     with ray_of(endpoint) as dashboard:
         there = {node.node_id for node in dashboard.nodes()}
@@ -143,7 +141,7 @@ def _refuse_another(ray: ModuleType, endpoint: Endpoint) -> None:
 
 @contextmanager
 def _variables(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """Set environment variables of this process, or remove them (None); restore them at the end."""
+    """Set or remove (None) environment variables of this process; restore them at the end."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)
     try:
@@ -165,8 +163,8 @@ def _loopback_kept() -> Iterator[None]:
     """Make Ray leave loopback addresses as they are.
 
     Otherwise Ray replaces 127.0.0.1 by another address of this machine, at which a local cluster
-    does not listen. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 does the same, but Ray reads it only when
-    it is imported (ray/_private/services.py): so the constant is changed.
+    does not listen. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 does the same, but is read only when Ray is
+    imported (ray/_private/services.py). Therefore this changes the constant.
     """
     constants: Any = importlib.import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER
@@ -180,7 +178,7 @@ def _loopback_kept() -> Iterator[None]:
 
 
 def _read_variables_again() -> None:
-    """Make Ray read its environment variables again; it reads them only when it is imported."""
+    """Make Ray read its environment variables again, which it reads only when imported."""
     raylet = importlib.import_module("ray._raylet")
     raylet.Config.initialize("")
     raylet.AuthenticationTokenLoader.instance().reset_cache()

@@ -1,7 +1,7 @@
 """The modules that `api.cluster` and tasks call, each imported at its first use.
 
 `from trainyard import Cluster` and `trainyard --list` must be quick: `import pydantic` alone would
-take a third of the latter's time.
+take a third of the time of `--list`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trainyard.operations import usage as usage
     from trainyard.results import account as account
 
-# Searched in this order: `resume` and `runs` are those of operations, not of dispatch.
+# Searched in this order: `resume` and `runs` come from operations, not from dispatch.
 _PACKAGES = (
     "trainyard.api",
     "trainyard.operations",

@@ -1,4 +1,4 @@
-"""A run that was dispatched from Python; a thread of its own follows it."""
+"""A run dispatched from Python, which a background thread follows."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Run:
             return status
 
         raise NotReadyError(
-            f"run {self.name} was told to stop and has not said that it ended",
+            f"run {self.name} was asked to stop and has not reported its end",
             where=f"cluster {status.state.cluster}",
             hint=f"See: trainyard train.status {self.name}",
         )
@@ -160,7 +160,7 @@ class _Listener(Screen):
             self.wake()
 
     def conclude(self, state: RunState) -> None:
-        """Keep the final state; count each task whose end was no event as ended with the run."""
+        """Keep the final state; tasks without an event of their end have ended with the run."""
         self.state = state
         known = {task.name for task in self.ended}
         for task in state.tasks.values():

@@ -1,8 +1,8 @@
 """Add the user's flags to commands in messages, so that they can be copied.
 
-The code below tasks/ knows no command line: its messages name plain commands, such as
-`trainyard image.push`. Here, each gets the flags of the running command that it takes; tasks/
-passes a function that knows which (`install`). A command that has a `-f` already is unchanged.
+Only tasks/ knows the command line: other code's messages name plain commands, such as
+`trainyard image.push`. This module adds those of the user's flags that such a command accepts, by
+a function of tasks/ (`install`). A command that already has `-f` is unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COMMAND = re.compile(
     r"(?P<task>(?:cluster|image|registry|smoke|train|tune)\.[a-z]+)(?P<rest>(?:(?!\btrainyard "
     r")[^`\n;])*)"
 )
-# An IMAGE that the message itself names: after it there are only flags.
+# An IMAGE that the message itself names; only flags follow it.
 _IMAGE = re.compile(r" (?!-)[\w./:@-]+(?= -|$)")
 _OWN = re.compile(r" (-[a-z]|--[a-z][a-z-]*)(?![\w-])")
 
@@ -70,9 +70,9 @@ def remember(task: str, values: Mapping[str, Any]) -> None:
 
 
 def override(overrides: Sequence[str]) -> None:
-    """Keep overrides that the running task implies: other commands in messages get them as `--set`.
+    """Remember overrides that the running task implies, as `--set` for other tasks' commands.
 
-    The running task's own command, if a message names it, does not.
+    The running task's own command in a message does not get them.
     """
     flags = _typed.get()
     given = list(flags.given)
@@ -106,8 +106,8 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
     words = [f"trainyard {task}{lead}"]
     for flag in _repeated(task, known, flags):
         if flag.startswith("--set "):
-            # Searched in the whole message: if it tells the user to leave an override out, the
-            # command must not get that override.
+            # Searched in the whole message: if the message tells the user to leave an override out,
+            # the command must not get that override.
             is_there = f" {flag}" in command.string
         else:
             is_there = flag.partition(" ")[0] in own_flags
@@ -117,7 +117,7 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
 
 
 def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
-    """Yield the flags to add to a command; none to train.resume: its run's record has them."""
+    """Yield the flags to add to a command; none for train.resume, whose run records them."""
     if task == "train.resume":
         return
 
@@ -137,7 +137,7 @@ def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
 
 
 def _override(written: str, typed_for: str, task: str) -> str:
-    """Return a `--set` of task `typed_for` in the form for `task`; "" if it has none there.
+    """Return a `--set` of task `typed_for` in the form for `task`; "" if there is none.
 
     train.* and tune.* write `cluster.PATH` for the `PATH` of other commands.
     """

@@ -66,7 +66,7 @@ def show(report: Report, *, json: bool) -> None:
     """Print a result, and then raise its error, if any."""
     if json:
         _document_due.set(False)
-        say(json_module.dumps(report.document, indent=2, ensure_ascii=_is_poor(sys.stdout)))
+        say(json_module.dumps(report.document, indent=2, ensure_ascii=_needs_ascii(sys.stdout)))
 
     else:
         for part in report.body:
@@ -123,11 +123,10 @@ def fail(error: TrainyardError) -> None:
     }
 
     # On one line: cluster.logs --json prints one document per line.
-    say(json_module.dumps(document, ensure_ascii=_is_poor(sys.stdout)), flush=True)
+    say(json_module.dumps(document, ensure_ascii=_needs_ascii(sys.stdout)), flush=True)
 
 
-def _is_poor(stream: TextIO) -> bool:
-    """Say whether a stream's encoding lacks characters: JSON is then printed in ASCII."""
+def _needs_ascii(stream: TextIO) -> bool:
     return not (stream.encoding or "").lower().startswith("utf")
 
 
@@ -141,15 +140,15 @@ def note(text: str) -> None:
 
 
 def turn_away(stream: TextIO) -> None:
-    """Point a stream at /dev/null: else Python writes its rest at exit, and fails once more."""
+    """Point a stream at /dev/null, so that Python's flush at exit does not fail too."""
     with contextlib.suppress(io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Outlived:
-    """A stream for a run's output: a command follows the run to its end even if the stream fails.
+    """Wraps a stream for a run's output, so that a failed write does not end the command.
 
-    After the first failed write, everything else is dropped, and `problem` is the error.
+    After the first failed write, output is dropped, and `problem` is the error.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -160,8 +159,8 @@ class Outlived:
         """Return the error if output could not be written, None for a closed pipe (`| head`)."""
         if self.problem is None or isinstance(self.problem, BrokenPipeError):
             return None
-        hint = f"The run has been followed to its end all the same: trainyard train.status {run}"
-        return OutsideError(f"stdout took no more: {self.problem.strerror}", hint=hint)
+        hint = f"The run was followed to its end: trainyard train.status {run}"
+        return OutsideError(f"stdout cannot be written: {self.problem.strerror}", hint=hint)
 
     def isatty(self) -> bool:
         return self._stream.isatty()

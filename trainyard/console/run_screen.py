@@ -74,8 +74,7 @@ class PrintedScreen(Screen):
         self._colour = stream.isatty()
         self._bar = Bar(stream) if bar and self._colour else None
         self._only = only
-        # By task: the last line without its end. It is not printed yet, so that lines of different
-        # tasks do not mix.
+        # By task: its last, incomplete line, held back so that lines of different tasks do not mix.
         self._unfinished: dict[str, bytes] = {}
 
     def output(self, task: str, text: bytes) -> None:
@@ -131,7 +130,7 @@ class PrintedScreen(Screen):
 
 
 class ReportScreen(Screen):
-    """Writes a run's HTML report again and again while the run is followed; prints only notes."""
+    """Rewrites a run's HTML report while the run is followed; prints only notes."""
 
     def __init__(
         self,
@@ -288,7 +287,7 @@ def _gate(event: GateEnded, state: RunState) -> Iterator[str]:
 
 
 def _attempt_ended(event: AttemptEnded, state: RunState) -> Iterator[str]:
-    # A stopped task of a sweep gets no line: the line of its trial says why.
+    # A stopped task of a sweep gets no line: the line of its trial has the reason.
     if event.outcome == "succeeded" or (state.sweep and event.outcome == "stopped"):
         return
     reason = f": {event.reason}" if event.reason else ""

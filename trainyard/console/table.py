@@ -79,7 +79,7 @@ def _least(name: str, cells: Sequence[str], may_shorten: Sequence[str] | None) -
 def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Return widths whose sum is at most `room`.
 
-    One by one, terminal columns are taken from the widest cell column that exceeds its `least`.
+    Until the sum fits, the widest column above its `least` shrinks by one character at a time.
     """
     widths = list(natural)
     while sum(widths) > room:

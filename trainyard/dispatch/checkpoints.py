@@ -1,4 +1,4 @@
-"""Which checkpoints of a run come by themselves, are too large, or were lost with the head."""
+"""Decide which checkpoints of a run are fetched; record those that were lost with the head."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trainyard.wording import named
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive on the head; without `bytes` and `sha256`, what arrives is not compared."""
+    """An archive on the head; without `bytes` and `sha256`, its download is not verified."""
 
     file: str
     bytes: int | None = None
@@ -29,7 +29,7 @@ class Archive:
 
 
 def which(job: JobSpec) -> Literal["all", "best", "none"]:
-    """Return which checkpoints are fetched without a command: by default all, or a sweep's best."""
+    """Return which checkpoints come without a command: by default all, of a sweep the best."""
     if job.checkpoints is False:
         return "none"
     if job.checkpoints is None and job.tune:
@@ -38,7 +38,7 @@ def which(job: JobSpec) -> Literal["all", "best", "none"]:
 
 
 def is_here(run: RunDirectory, task: Task) -> bool:
-    """Say whether a task's last checkpoint is here; also True for a task without a checkpoint."""
+    """Say whether a task's last checkpoint is on this machine; True if the task has none."""
     if task.checkpoint is None:
         return True
     return bool(store.fetched(run.checkpoint(task.name)) == task.checkpoint.seq)
@@ -66,12 +66,12 @@ def archive_of(task: Task) -> Archive:
 
 
 def elsewhere(run: RunDirectory, state: RunState) -> list[Task]:
-    """Return the tasks whose last checkpoint is not here."""
+    """Return the tasks whose last checkpoint is not on this machine."""
     return [task for task in state.tasks.values() if not is_here(run, task)]
 
 
 def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the ended tasks (of `among`, if given) whose checkpoint should be here, and is not.
+    """Return the ended tasks (of `among`, if given) whose checkpoint is still to be fetched.
 
     Checkpoints above the job's outputs_limit are left out.
     """
@@ -89,7 +89,9 @@ def too_large(run: RunDirectory, state: RunState) -> str:
     left = [task for task in _wanted(run, state) if not _fits(run, task, limit)]
     if not left:
         return ""
-    reason = f"with its outputs each exceeds the job's outputs_limit of {outputs.sized(limit)}"
+    reason = (
+        f"each, with its task's outputs, exceeds the job's outputs_limit of {outputs.sized(limit)}"
+    )
     fetch = f"to fetch what stays: trainyard train.fetch {run.name} --checkpoints"
     return f"checkpoints that stay on the cluster: {listed(left)}; {reason}; {fetch}"
 
@@ -99,7 +101,7 @@ def listed(tasks: Sequence[Task]) -> str:
 
 
 def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.datetime) -> None:
-    """Record that these checkpoints were lost with the head; an unwritable directory is ignored."""
+    """Record that these checkpoints were lost with the head; ignore an unwritable directory."""
     loss = {
         "at": now.isoformat(timespec="seconds"),
         "checkpoints": {task.name: size_of(task) for task in tasks},
@@ -142,12 +144,12 @@ def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = N
 def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
     """Say whether a task's checkpoint and outputs together have at most `limit` bytes."""
     size = size_of(task)
-    # The archives are at least as large as the outputs: only if they exceed the limit, the files
-    # themselves are measured.
+    # Archives are at least as large as the outputs: the files themselves are measured only if the
+    # archives exceed the limit.
     if size + sum(archive.bytes for archive in task.archives) <= limit:
         return True
 
     if task.missing(run):
-        return False  # the outputs are not all here, and cannot be measured yet
+        return False  # outputs that are not fetched yet cannot be measured
     files, _ = scan(str(run.outputs(task.name)))
     return size + outputs.data_bytes(files) <= limit

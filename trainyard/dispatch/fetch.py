@@ -1,4 +1,4 @@
-"""Fetch tasks' outputs and checkpoints as archives, during the run too, and check their sha256."""
+"""Fetch tasks' outputs and checkpoints as archives, even during the run; check their sha256."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Note = Callable[[str], None]
 class Fetcher:
     """Fetches outputs and checkpoints in background threads while a run is followed.
 
-    Two threads fetch outputs, the archives of one task in order. A third one fetches checkpoints,
-    one by one: outputs never wait for checkpoints.
+    Two threads fetch outputs, the archives of one task in order. A third thread fetches
+    checkpoints, one by one: outputs never wait for checkpoints.
     """
 
     def __init__(self, ray: RayApi, run: RunDirectory, *, note: Note) -> None:
@@ -55,12 +55,12 @@ class Fetcher:
     def fetch_checkpoints(
         self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None
     ) -> None:
-        """Begin to fetch the checkpoints that come by themselves; with `among`, only theirs."""
+        """Begin to fetch the checkpoints that are due, of all tasks or only of `among`."""
         for task in checkpoints.due(self._run, state, among=among):
             self._checkpoints.submit(self._bring_checkpoint, node_id, task)
 
     def wait(self) -> tuple[OutsideError, ...]:
-        """Wait until no fetch of outputs is in flight; return errors of outputs still missing.
+        """Wait until no fetch of outputs is in flight; return errors of missing outputs.
 
         No outputs can be fetched after this.
         """
@@ -70,7 +70,7 @@ class Fetcher:
         return tuple(error for task, error in failed if task.missing(self._run))
 
     def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
-        """Wait until no fetch of a checkpoint is in flight; return errors of those still missing.
+        """Wait until no fetch of a checkpoint is in flight; return errors of missing checkpoints.
 
         No checkpoint can be fetched after this.
         """
@@ -88,7 +88,7 @@ class Fetcher:
                 self._fetch(node_id, task.name, archive)
         except OutsideError as error:
             self._failed[task.name] = (task, error)
-        except Exception as error:  # of this task only: `wait` returns the error
+        except Exception as error:  # other tasks are still fetched; `wait` returns the error
             what = f"outputs of {task.name} could not be stored: {error}"
             self._failed[task.name] = (task, OutsideError(what))
 
@@ -97,7 +97,7 @@ class Fetcher:
             fetch_checkpoint(self._ray, self._run, node_id, task, note=self._note)
         except OutsideError as error:
             self._without_checkpoint[task.name] = (task, error)
-        except Exception as error:  # of this task only: `wait_for_checkpoints` returns the error
+        except Exception as error:  # as in `_bring`; `wait_for_checkpoints` returns the error
             what = f"the checkpoint of {task.name} could not be stored: {error}"
             self._without_checkpoint[task.name] = (task, OutsideError(what))
 
@@ -111,9 +111,9 @@ class Fetcher:
 def apply_archive(
     ray: RayApi, run: RunDirectory, node_id: str, task: str, kept: OutputsKept
 ) -> list[LeftOut]:
-    """Apply one archive to a task's outputs here, unless it was applied before.
+    """Apply one archive to a task's outputs on this machine, unless it was applied before.
 
-    A `whole` archive replaces the outputs; any other has the changes since the archive before.
+    A `whole` archive replaces the outputs; any other has the changes since the previous archive.
     Returns the files that could not be written. Raises OutsideError if the archive cannot be
     fetched, or is damaged.
     """
@@ -146,7 +146,7 @@ def apply_archive(
 def fetch_checkpoint(
     ray: RayApi, run: RunDirectory, node_id: str, task: Task, *, note: Note
 ) -> None:
-    """Fetch a task's last checkpoint unless it is here; an older one here is kept aside.
+    """Fetch a task's last checkpoint unless it is on this machine; rename an older checkpoint.
 
     Raises OutsideError if the checkpoint cannot be fetched, or is damaged.
     """
@@ -240,7 +240,7 @@ def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool:
         return
     if size != archive.bytes or digest.hexdigest() != archive.sha256:
         raise OutsideError(
-            f"what arrived is damaged: {size} of {archive.bytes} bytes, sha256 "
+            f"the download is damaged: {size} of {archive.bytes} bytes, sha256 "
             f"{digest.hexdigest()[:12]} instead of {archive.sha256[:12]}",
             where=filename,
         )

@@ -27,14 +27,14 @@ from trainyard.seams.ray_types import Job
 # Seconds without any answer after which the cluster counts as lost (design: a clear error within
 # 30 s).
 GIVE_UP_AFTER = 20.0
-# While a system between here and the cluster is down, such as an API server that is updated, the
-# cluster itself may be healthy: GIVE_UP_AFTER then begins at the end of the outage, or so many
-# seconds after the last answer if that is earlier.
+# The cluster may be healthy while a system on the way to it is down, such as an API server during
+# an update. GIVE_UP_AFTER then counts from the end of the outage, but at most from this many seconds
+# after the last answer.
 OUT_OF_REACH_SECONDS = 180.0
 ASK_EVERY = 2.0
 # Seconds. Ray may report the runner's end before the runner's last lines can be read.
 SETTLED_AFTER = 0.5
-# Seconds to wait, with `catch_up`, for Ray to place the run on a node; before, there is no stream.
+# Seconds to wait, with `catch_up`, until Ray has placed the run on a node and it has a stream.
 CAUGHT_UP_WITHIN = 2.0
 # Seconds before the user is told that the runner has not begun. A runner begins after some seconds,
 # later if an image is pulled or workers start slowly.
@@ -44,8 +44,7 @@ BEGINS_WITHIN = 30.0
 STOP_WITHIN = 25.0
 
 LOG_HINT = (
-    "What its process printed is in the dashboard, under Jobs (trainyard cluster.open). "
-    "To resume it"
+    "The runner's own output is in the dashboard, under Jobs (trainyard cluster.open). To resume it"
 )
 REPLACED_HINT = (
     "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then resume it"
@@ -86,9 +85,9 @@ class Follower:
     """Follows one run: records its events in `journal`, updates `state`, and shows them.
 
     `fetcher` is None if nothing is to be fetched. `interrupted` says whether the user pressed
-    Ctrl-C (or sent SIGTERM): with `stop_on_interruption` the run is then stopped, otherwise it is
-    only no longer followed. With `catch_up`, only the events written so far are read. `is_in_reach`
-    is as in Endpoint.
+    Ctrl-C (or sent SIGTERM). With `stop_on_interruption`, that stops the run; otherwise the run
+    continues, but is no longer followed. With `catch_up`, only the events written so far are read.
+    `is_in_reach` is as in Endpoint.
     """
 
     ray: RayApi
@@ -150,7 +149,7 @@ class Follower:
 
     def _caught_up(self) -> bool:
         if self._ended_at:
-            # The runner is gone: `_runner_gone` ends the run once all that it wrote is here.
+            # The runner is gone: `_runner_gone` ends the run once the runner's last lines are read.
             return False
         if self._reader is None:
             return time.monotonic() > self._began + CAUGHT_UP_WITHIN
@@ -238,8 +237,8 @@ class Follower:
         message = _first_line(job)[:300]
         says = f"{job.status}: {message}" if message else job.status
         self.screen.note(
-            f"the run's runner has not begun for {BEGINS_WITHIN:.0f} s; Ray says {says}; "
-            "for the state of the nodes: trainyard cluster.status; for why one starts no process: "
+            f"the run's runner has not started in {BEGINS_WITHIN:.0f} s; Ray says {says}; "
+            "for the state of the nodes: trainyard cluster.status; for the logs of Ray on them: "
             "trainyard cluster.logs"
         )
 
@@ -260,7 +259,8 @@ class Follower:
             return
 
         stopped = job is not None and job.status == "STOPPED"
-        # The run may have ended hours ago: at the time that Ray has, else near its last event.
+        # The run may have ended hours ago: at Ray's end time if there is one, else at about its
+        # last event.
         ended = (job.end if job else None) or self.state.last_contact or time.time()
         began = self.state.started or ended
         hint = LOG_HINT if job else REPLACED_HINT
@@ -284,10 +284,10 @@ class Follower:
 
 def _end_reason(job: Job | None, checkpoints_at: str | None) -> str:
     if job is None:
-        # Ray keeps its list of jobs in the head's memory: a missing job means another head.
+        # Ray keeps its list of jobs in the head's memory: a missing job means a new head.
         replaced = "the cluster's head or the whole cluster was replaced: the run is lost"
         if checkpoints_at is None:
-            return f"{replaced}, and checkpoints that are not here were on the head"
+            return f"{replaced}, and so are checkpoints that were not fetched"
         return f"{replaced}, and its checkpoints are on the cluster's storage ({checkpoints_at})"
 
     if job.exit_code is None:
@@ -308,8 +308,8 @@ def _first_line(job: Job) -> str:
 class Interrupts:
     """Catches Ctrl-C and SIGTERM: the first only sets `asked`, the second raises KeyboardInterrupt.
 
-    Until `hold` is called, the first signal raises KeyboardInterrupt as well: nothing has been
-    started that would have to be stopped.
+    Before `hold`, the first signal raises KeyboardInterrupt as well: no run has begun that must be
+    stopped.
     """
 
     def __init__(self, *, held: bool = False) -> None:

@@ -1,10 +1,10 @@
-"""Which files of a job directory are left out, and by which ignore file.
+"""Decide which files of a job directory are left out, and name the ignore file that decides.
 
 The rules are git's. The .gitignore of a deeper directory comes first. Within one file, the last
 matching pattern wins, and `!` includes a path again, but nothing below an ignored directory.
-`.rayignore` is read the same way and beats the .gitignore next to it. The .gitignore files above
-the job's directory count too, up to the root of the repository. They do not count for jobs that
-Trainyard ships, which may be installed inside an unrelated repository.
+`.rayignore` has the same syntax and beats the .gitignore next to it. The .gitignore files above
+the job's directory count too, up to the root of the repository; except for jobs that Trainyard
+ships, which may be installed inside an unrelated repository.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Rules:
         """Say whether the last pattern that matches this path ignores it; None if none matches.
 
         Patterns that match only a parent directory do not count: the caller, like git, has checked
-        the parents before. pathspec's own verdict counts them, and lets them beat later patterns
-        for the file itself. Its match has a group ps_d, the "/" after a matched directory.
+        the parents before. pathspec's own verdict lets such patterns beat later patterns for the
+        file itself. Its match has a group ps_d: the "/" after a matched directory.
         """
         name = path.relative_to(self.directory).as_posix() + ("/" if is_directory else "")
         for pattern in reversed(tuple(self.spec.patterns)):

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from trainyard.errors import Problem
 
-# By library that trains: the command, module and file of Schola's interactive entry point.
+# By training library: the command, module and file of Schola's interactive entry point.
 _INTERACTIVE = {
     "rllib": re.compile(
         r"^(?:.*/)?schola-rllib$|^schola\.scripts\.ray\.launch$|^(?:.*/)?schola/scripts/ray/launch\.py$"
@@ -21,8 +21,8 @@ _INTERACTIVE = {
     ),
 }
 _WAITS = (
-    "Schola's interactive entry point waits for a key at its end, which is never pressed on a "
-    "cluster: training that succeeded ends as failed. Write {}, with the same flags"
+    "Schola's interactive entry point waits for a key press when training is done: on a cluster, "
+    "the task then fails. Write {}, with the same flags"
 )
 _INSTEAD = {
     "rllib": "schola-train",
@@ -31,16 +31,13 @@ _INSTEAD = {
     ),
 }
 _OWN_RAY = (
-    "--num-cpus starts a Ray of its own, which fails inside of a cluster. Leave it out: "
-    "`resources:` gives a task its CPUs"
+    "--num-cpus starts another Ray, which fails inside a cluster. Leave it out: `resources:` gives "
+    "a task its CPUs"
 )
-_RELATIVE = (
-    "a relative --{} is not found again: a task has a directory of its own. Write an "
-    "absolute path{}"
-)
+_RELATIVE = "a relative --{} is lost: each task runs in its own directory. Write an absolute path{}"
 _CHECKPOINTS = ", or leave it out: schola-train writes to $TRAINYARD_OUTPUT, which comes back"
 
-_NEWER = "if the image has a newer Schola, use that one's flags after [env, schola-train, ...]"
+_NEWER = "if the image has a newer Schola, write its flags after [env, schola-train, ...]"
 # Schola 1.1 and newer take an algorithm after the flags; 1.0.0 trains only PPO.
 _ALGORITHMS = ("PPO", "APPO", "IMPALA", "SAC")
 _SHELLS = ("bash", "sh", "dash", "zsh")
@@ -86,9 +83,9 @@ def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
 
 
 def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the commands in the line of `sh -c LINE`, without assignments and `exec` before them.
+    """Yield the commands in the line of `sh -c LINE`, without leading assignments and `exec`.
 
-    The line is read up to the first quotation that does not end; other commands yield nothing.
+    The line is read up to the first unterminated quotation. Other commands yield nothing.
     """
     flags = [index for index, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)]
     if Path(command[0]).name not in _SHELLS or not flags or flags[0] + 1 == len(command):
@@ -108,7 +105,7 @@ def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
             elif found or not re.match(r"[A-Za-z_][A-Za-z0-9_]*=|exec$", word):
                 found.append(word)
     except ValueError:
-        # A quotation does not end: the shell itself will report it.
+        # The shell itself will report the unterminated quotation.
         return
 
 
@@ -133,7 +130,7 @@ def _wrong_for_launcher(command: Sequence[str]) -> Iterator[str]:
 
     for name, else_ in (("checkpoint-dir", _CHECKPOINTS), ("resume-from", "")):
         path = getattr(given, name.replace("-", "_"))
-        # A path that begins with a placeholder ("{"), which a sweep fills in, may be absolute.
+        # A placeholder ("{"), which a sweep fills in, may stand for an absolute path.
         if path and not path.startswith(("/", "{")):
             yield _RELATIVE.format(name, else_)
 

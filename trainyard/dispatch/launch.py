@@ -32,17 +32,17 @@ from trainyard.spec.show import as_yaml
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
 
-# Ray's answer for some seconds after a cluster came up. The job was not started: submit it again.
+# Ray's answer for some seconds after a cluster came up: the job must be submitted again.
 _NOT_YET = "No available agent to submit job"
 _SUBMIT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Asked:
-    """How a run was asked for.
+    """The options of a dispatch.
 
-    `results` is the directory for it, `command` the command line for its record. With `wait`, the
-    run is followed, and its results are fetched.
+    `results` is the directory for the run, `command` the command line for its record. With `wait`,
+    the run is followed and its results are fetched.
     """
 
     results: Path
@@ -61,9 +61,9 @@ def dispatch(
 ) -> RunStatus:
     """Send a job and begin its run; with `wait`, follow it and fetch its results.
 
-    While it is followed, a first interruption stops the run and waits for its end; a second one
-    raises InterruptedRunError at once. A failed or interrupted run is no exception: the result has
-    the error.
+    While the run is followed, a first interruption stops the run and waits for its end; a second
+    one raises InterruptedRunError at once. A failed or interrupted run raises nothing: its error is
+    in the result.
     """
     _refuse_without_packages(prepared, endpoint)
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
@@ -89,10 +89,10 @@ def dispatch(
                     ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True
                 )
         except KeyboardInterrupt:
-            # The first interruption may not have reached Ray.
+            # The request to stop after the first interruption may not have reached Ray.
             with suppress(OutsideError):
                 ray.stop(run.name)
-            what = "left at once; the run was told to stop and may still be ending"
+            what = "left at once; the run was asked to stop and may still be stopping"
             hint = f"See: trainyard train.status {run.name}"
             raise InterruptedRunError(what, hint=hint) from None
 
@@ -107,11 +107,11 @@ def dispatch(
 
 
 def interrupted(status: RunStatus) -> RunStatus:
-    """Return the status with the error for an interrupted run, which may still have succeeded."""
+    """Return the status with the error of an interruption; the run itself may have succeeded."""
     name = status.run.name
     state = status.state
     if not state.ended:
-        what = "interrupted; the run was told to stop and has not said that it ended"
+        what = "interrupted; the run was asked to stop and has not reported its end"
         see = f"See: trainyard train.status {name}"
         return replace(status, error=InterruptedRunError(what, hint=see))
     if state.state == "stopped":
@@ -132,7 +132,7 @@ def interrupted(status: RunStatus) -> RunStatus:
 def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
     """Raise PrerequisiteError if the Python of the head lacks a package that the job needs.
 
-    Some backends cannot ask the head (`Endpoint.lacking`): there, the run itself fails later.
+    Some backends cannot ask the head (`Endpoint.lacking`); the run itself then fails later.
     """
     sweep = prepared.job.tune
     missing = endpoint.lacking(space.packages(sweep.search)) if sweep else None
@@ -145,7 +145,7 @@ def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
 
     env = prepared.job.runtime_env
     installs = env.uv or env.pip or env.wheels
-    # Ray installs by pip, which an environment made by uv does not have.
+    # Ray installs with pip, which an environment made by uv lacks.
     missing = endpoint.lacking(["pip"]) if installs else None
     if missing:
         raise PrerequisiteError(
@@ -169,8 +169,8 @@ def _start(
 ) -> RunDirectory:
     """Upload the job's missing packages, record the run and begin it.
 
-    Until the record is made, Ctrl-C raises KeyboardInterrupt. After `interrupts.hold()` it only
-    sets `interrupts.asked`, which the code that follows the run reads.
+    Before the run is recorded, Ctrl-C raises KeyboardInterrupt. After `interrupts.hold()`, it only
+    sets `interrupts.asked`, which the caller reads.
     """
     now = datetime.datetime.now().astimezone()
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
@@ -197,7 +197,7 @@ def _start(
             resume.link(prepared.resumed, run)
         begin(ray, name, plan_text, job=prepared.job.name, progress=progress)
     except Exception as error:
-        # If the connection broke, the run may have begun: its record stays for `train.logs`.
+        # After a broken connection, the run may have begun: its record stays for `train.logs`.
         if not isinstance(error, UnreachableError):
             tree.remove(str(run.path))
         raise
@@ -224,7 +224,7 @@ def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progre
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
     """Upload the plan, and submit a Ray job that runs it; `runner` names the uploaded package."""
     plan_name = blob_name(plan)
-    # A command that would end the run, such as `cluster.down`, shows the run's user.
+    # Commands that would end the run, such as `cluster.down`, name its user.
     user = f"{getpass.getuser()}@{platform.node()}"
     metadata = {"trainyard_run": run, "trainyard_job": job, "trainyard_by": user}
     ray.put_package(plan_name, plan)
@@ -240,8 +240,8 @@ def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> Non
                 variables=variables,
             )
         except UnreachableError:
-            # The request may have arrived although its answer was lost. It is not sent twice: Ray
-            # would reject the submission id.
+            # The request may have arrived although its answer was lost. Ray rejects a second
+            # request with the same submission id.
             if ray.job(run):
                 return None
             raise

@@ -1,4 +1,4 @@
-"""The Python modules that a job sends to be imported by its tasks: Ray's `py_modules`."""
+"""The Python modules that a job sends for its tasks to import: Ray's `py_modules`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REMOTE = "://"
 
 
 def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
-    """Yield a problem for each name that is no module here; remote addresses are not checked."""
+    """Yield a problem for each name without a local module; remote addresses are not checked."""
     for index, name in enumerate(names):
         path = directory / name
         where = f"runtime_env.py_modules.{index}"
@@ -29,7 +29,7 @@ def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
 def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
     """Return for each name its package, or a remote address unchanged, which Ray itself fetches.
 
-    A package has the module in a directory of the module's name, as Ray expects. Raises
+    A package contains a directory with the module's name, as Ray expects. Raises
     RequestError for a module above PART_LIMIT bytes.
     """
     modules: list[str | Package] = []

@@ -1,4 +1,4 @@
-"""Pack a job directory into a zip named by a hash of its content: each content is sent once."""
+"""Pack a job directory into a zip named by its content's hash, so that it is sent only once."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from trainyard.seams.ray_api import PACKAGE_LIMIT, PART_LIMIT
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # A fixed time for all entries: the same content gives the same bytes on every machine and day.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# Bytes. Larger files are stored uncompressed: they are mostly weights and data, and to compress
-# them takes longer than to send them.
+# Bytes. Larger files are stored uncompressed: they are mostly weights and data, and compressing them
+# takes longer than sending them.
 _PACK_BELOW = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class SentFile:
-    """One file to send: its name in the job directory, its path here, and its size in bytes.
+    """One file to send: its name in the job directory, its local path, and its size in bytes.
 
     `mode` says only whether the file is executable, and whether only its owner may read it.
     """
@@ -56,7 +56,7 @@ class Listing:
     directory: Path
     files: tuple[SentFile, ...]
     left_out: tuple[LeftOut, ...]
-    # Directories that are sent although no file in them is.
+    # Directories that are sent as empty ones.
     empty_directories: tuple[str, ...] = ()
 
     @property
@@ -69,8 +69,8 @@ class Listing:
 class Package:
     """A packed directory, cut into parts of PART_LIMIT bytes, which are uploaded one by one.
 
-    `parts` are the names of the parts: each has a hash of the part's bytes. `name` has a hash of
-    these names. `size` is in bytes, packed.
+    The names in `parts` contain a hash of the part's bytes, and `name` a hash of these names.
+    `size` is the packed size in bytes.
     """
 
     name: str
@@ -100,8 +100,8 @@ class Packages:
 def listing(directory: Path) -> Listing:
     """List the files of a directory: those to send, and those left out.
 
-    Left out is what ignore files name, and what is no regular file. Symbolic links are followed,
-    since a job may link to shared code. A link to a directory above it is left out.
+    Ignored files are left out, and files that are not regular. Symbolic links are followed, since a
+    job may link to shared code. A link to one of its parent directories is left out.
     """
     root = directory.resolve()
     files = []
@@ -121,7 +121,7 @@ def listing(directory: Path) -> Listing:
 
 
 def sent_file(path: Path, name: str) -> SentFile:
-    """Return the entry for a file under this name. Raises RequestError for a name not in UTF-8."""
+    """Return the entry for a file under this name. Raises RequestError if it is not UTF-8."""
     found = path.stat()
     mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
     if not found.st_mode & _OTHERS:
@@ -143,7 +143,7 @@ def _utf_8(name: str) -> str:
 
 
 def pack(listed: Listing, *, prefix: str = "") -> Package:
-    """Zip the listed files, each under `prefix` + its name, into a temporary file.
+    """Zip the listed files into a temporary file, each under `prefix` + its name.
 
     Times and order of the files on disk do not change the package's name. Raises RequestError if a
     file cannot be read, or the files together reach Ray's PACKAGE_LIMIT.
@@ -168,7 +168,7 @@ def blob_name(content: bytes) -> str:
 
 
 def runner_package() -> Package:
-    """Pack the runner's modules; ignore files do not count, as Trainyard may be in a .venv."""
+    """Pack the runner's modules without ignore files: Trainyard may be installed in a .venv."""
     root = Path(trainyard_runner.__file__).parent
     sources = sorted(root.rglob("*.py"))
     files = [sent_file(path, path.relative_to(root).as_posix()) for path in sources]
@@ -197,10 +197,10 @@ def _walk(
 
 def _unsendable(path: Path, above: tuple[Path, ...]) -> str | None:
     if path.is_symlink() and not path.exists():
-        return "a link to nothing"
+        return "a broken link"
     if path.is_dir():
         if path.resolve() in above:
-            return "a link in a circle"
+            return "a circular link"
         return None
     if path.is_file():
         return None
@@ -225,7 +225,7 @@ def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> None:
 
 def _zip_entry(name: str, mode: int) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _EPOCH)
-    # 3 is Unix: readers of the ZIP file then take the file's mode from external_attr.
+    # 3 is Unix: unzipping then takes the file's mode from external_attr.
     entry.create_system = 3
     entry.external_attr = mode << 16
     return entry

@@ -1,6 +1,6 @@
-"""A job that is ready to be sent: its files, the runner's plan, and the record kept here.
+"""A job that is ready to be sent: its files, the runner's plan, and the record of the run.
 
-The record (run.json) says even a year later what ran, and is enough to run it again.
+The record (run.json) is enough to run the job again a year later.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Prepared:
     """A job and its cluster, checked, before anything is sent.
 
     `files` and `wheels` are sent as separate packages, because Ray installs the wheels. A directory
-    among `wheels` is a Python package, of which a wheel will be built. `study` is the journal of
-    the sweep that this one continues, and `former` the run of that sweep. `resumed` is the former
-    run of a job without `tune`. `overrides` (`--set`) and `backend` are the flags as typed.
+    among `wheels` is a Python package whose wheel is still to be built. For a sweep that continues
+    another, `study` is the former sweep's journal and `former` its run. `resumed` is the former run
+    of a job without `tune`. `overrides` (`--set`) and `backend` are the flags as typed.
     """
 
     cluster: LoadedCluster
@@ -63,7 +63,7 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     """
     found = listing(directory)
     tasks = expand(job)
-    # A sweep's tasks are made during the run, but their command is known.
+    # A sweep's tasks are created during the run, but their command is known before.
     if job.tune:
         commands = {"trial": job.command or ()}
     else:
@@ -219,7 +219,7 @@ def _extent(prepared: Prepared) -> str:
 
 
 def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> Listing:
-    """Return the files of `runtime_env.files` that the listing lacks; wrong names go to `problems`.
+    """Return the files of `runtime_env.files` that `found` lacks; add wrong names to `problems`.
 
     A file below the job directory, which an ignore file left out, keeps its path. Any other file or
     directory is put at the top of the job directory, under its own name.
@@ -267,9 +267,9 @@ def _placed(path: Path, place: str) -> Listing:
 
 
 def _runtime_env(job: JobSpec, sent: Packages) -> dict[str, Any] | None:
-    """Return the job's runtime environment in Ray's form; None if the job file asks for nothing.
+    """Return the job's runtime environment in Ray's form; None if the job file has none.
 
-    Ray finds wheels in its working directory: so `working_dir` is a package of the wheels only.
+    `working_dir` is a package of only the wheels, because Ray looks for wheels there.
     """
     declared = job.runtime_env
     env: dict[str, Any] = {}

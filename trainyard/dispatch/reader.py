@@ -1,7 +1,7 @@
 """Read a run's stream from the cluster line by line, without a gap, even if connections are lost.
 
 Ray's route for log files takes no offset, but it can send the last N lines of a file. Every line of
-the stream has a number, which tells whether the line was read before.
+the stream has a number, by which the reader recognizes lines that it has read before.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from trainyard_runner.wire import names, stream
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import FileMissingError, RayApi
 
-# How many batches may wait for the follower. A batch comes from a chunk of 64 KiB: this bounds the
-# memory.
+# The most batches that may wait for the follower. A batch comes from a chunk of 64 KiB, so that this
+# bounds the memory.
 _BATCHES = 64
-# Seconds between two requests: _SOON after new lines, then longer and longer up to _LATE. After
-# _SILENCE without a byte, a request fails.
+# Seconds between two requests: _SOON after new lines, then growing up to _LATE. After _SILENCE
+# without a byte, a request fails.
 _SOON = 0.1
 _LATE = 0.5
 _SILENCE = 15.0
-# The least number of last lines to ask for. If more lines are new, one more request reads the whole
-# segment.
+# The fewest last lines to request. If more lines are new, a second request reads the whole segment.
 _FEW = 8
-# In bytes: a segment ends with the whole line by which it reaches ROLL_AT.
+# Bytes. A segment ends with the line that makes it reach ROLL_AT.
 _LONGEST_SEGMENT = stream.ROLL_AT + stream.LONGEST_LINE
 
 
 class StreamReader:
-    """Polls the stream of a run in a thread of its own; `lines` returns the new lines in order.
+    """Polls the stream of a run in a background thread; `lines` returns new lines in order.
 
     A stream is a series of files, the segments, in the run's directory on its node; `segment` is
     the number of the first to read. `problem` is the error of the last request, None if it
@@ -47,14 +46,14 @@ class StreamReader:
         self._node_id = node_id
         self._segment = segment
         self._next = 0
-        # How many last lines of the segment probably include all new ones; None: read all of it.
+        # How many last lines of the segment probably include all new ones; None reads all lines.
         self._guess: int | None = None
         self._batches: queue.Queue[list[bytes]] = queue.Queue(_BATCHES)
         self._malformed: OutsideError | None = None
         self._stopped = threading.Event()
         self.problem: OutsideError | None = None
         self.last_contact = time.monotonic()
-        # The latest request that reached the end of the stream: when it was sent (time.monotonic).
+        # When the latest request that reached the stream's end was sent (time.monotonic).
         self._all_read_at = 0.0
         self._thread = threading.Thread(target=self._read, name=f"stream of {run}", daemon=True)
         self._thread.start()
@@ -73,7 +72,7 @@ class StreamReader:
             return []
 
     def has_read_all_of(self, moment: float) -> bool:
-        """Say whether all lines that were written before `moment` have been taken from `lines`."""
+        """Say whether `lines` has returned all lines that were written before `moment`."""
         return self._all_read_at > moment and self._batches.empty()
 
     def close(self) -> None:
@@ -108,7 +107,7 @@ class StreamReader:
                 continue
 
             if news and self._guess is None:
-                # The segment is complete, or `_ask` stopped in it: ask again without a pause.
+                # The next segment, or the rest of this one, is read without a pause.
                 continue
 
             self._all_read_at = asked
@@ -125,7 +124,7 @@ class StreamReader:
             for lines in self._whole_lines(chunks):
                 first = _seq(lines[0])
                 if guess and first > self._next:
-                    # More lines are new than were asked for: read the segment from its beginning.
+                    # More lines are new than were requested: read the segment from its beginning.
                     self._guess = None
                     return self._ask()
 
@@ -147,7 +146,7 @@ class StreamReader:
             read += len(chunk)
             rest += chunk
             if read > _LONGEST_SEGMENT or len(rest) > stream.LONGEST_LINE:
-                raise ValueError("it has a longer line or file than the runner writes")
+                raise ValueError("a line or the file is longer than the runner writes")
 
             end = rest.rfind(b"\n") + 1
             if end:

@@ -24,11 +24,11 @@ _ASK_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Resumed:
-    """The former run that a new run resumes: its directory here, and the `resume` of the plan."""
+    """The former run that a new run resumes: its local directory, and the plan's `resume`."""
 
     run: RunDirectory
     plan: Resume
-    # Tasks whose last checkpoint is on the cluster's storage and not here: the head reads it there.
+    # Tasks whose last checkpoint the head reads from the cluster's storage: it was not fetched.
     on_storage: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
@@ -59,16 +59,16 @@ class Resumed:
 
 
 def inherited(run: RunDirectory, task: str, *, each_attempt: bool) -> Inherited:
-    """Say whether a task's checkpoint and outputs are here for the next run to begin with.
+    """Say whether a task's checkpoint and outputs are on this machine, for the next run.
 
-    Outputs that each attempt has for itself (`each_attempt`) are not passed on.
+    With `each_attempt`, outputs are not passed on: they belong to one attempt.
     """
     has_outputs = not each_attempt and _has_files(run.outputs(task))
     return Inherited(task, _has_files(run.checkpoint(task)), has_outputs)
 
 
 def link(resumed: Resumed, run: RunDirectory) -> None:
-    """Hard-link a former run's outputs and checkpoints here into the directory of the new run."""
+    """Hard-link a former run's outputs and checkpoints into the new run's directory."""
     former = resumed.run
     for task in resumed.plan.skipped:
         _link(former.outputs(task), run.outputs(task))
@@ -80,15 +80,16 @@ def link(resumed: Resumed, run: RunDirectory) -> None:
             _link(former.checkpoint(task), run.checkpoint(task))
         if inherited.outputs:
             _link(former.outputs(task), run.outputs(task))
-            # The runner will announce these outputs as archive 1 of the task; they are here.
+            # The runner will announce these outputs as the task's archive 1, which need not be
+            # fetched.
             store.number_file(run.outputs(task)).write_text("1", encoding="utf-8")
 
 
 def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], bool]) -> Step:
     """Return the step that uploads checkpoints and outputs for tasks, while the run waits for them.
 
-    While the head has not taken AHEAD parts, the next one is not uploaded. An interruption, or the
-    end of the run, ends the upload without an error.
+    At most AHEAD uploaded parts wait for the head. An interruption or the end of the run ends the
+    upload without an error.
     """
     directories = list(_directories(resumed))
     size = sum(outputs.data_bytes(archive.scan(str(path))[0]) for path in directories)
@@ -104,7 +105,7 @@ def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], b
             ray.put_package(part_name(run, number), part)
         sent.append(True)
 
-    title = f"Send what tasks begin with, {formats.size(size)}"
+    title = f"Send checkpoints and outputs, {formats.size(size)}"
     return Step("send-resumed", title, done=is_sent, do=upload, deadline=10.0)
 
 

@@ -40,13 +40,12 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The state of a run, as far as it is recorded here.
+    """The state of a run, as recorded on this machine.
 
-    `unsure` says why the state may be stale, such as a cluster that does not answer, or what is
-    damaged in the record of a `broken` run. `error` is the error for the command that followed the
+    `unsure` says why the state may be stale, such as a cluster that does not answer (`is_away`), or
+    what is damaged in the record (`broken`). `error` is the error for the command that followed the
     run; None if the run succeeded, or is still active. `unfetched` is the error of results that
-    could not be fetched; a failed run may have it, too. `is_away` counts only with `unsure`, and
-    says whether the reason is a cluster that does not answer.
+    could not be fetched; a failed run may have it, too.
     """
 
     run: RunDirectory
@@ -72,7 +71,7 @@ class Unfetched:
 
 ALL_HOME = Unfetched()
 
-# Returns the present endpoint of a run's cluster; raises TrainyardError if it does not run.
+# Returns the endpoint of a run's cluster; raises TrainyardError if the cluster does not run.
 Connect = Callable[[RunDirectory], Endpoint]
 
 
@@ -87,10 +86,9 @@ def follow(
 ) -> RunStatus:
     """Follow a run to its end, fetch its results, and write the report.
 
-    Events that are recorded here are not read again. With `stop`, the run is stopped as soon as
-    `interrupted` returns True; the default stops it at once. If another command records the run,
-    this one only shows it. A lost cluster raises nothing: the result has the error and the last
-    known state.
+    Recorded events are not read again. With `stop`, the run is stopped as soon as `interrupted`
+    returns True, by default at once. If another command records the run, this one only shows it. A
+    lost cluster raises nothing: the result has the error and the last known state.
     """
     journal = Journal(run)
     state = states.load(run)
@@ -101,7 +99,7 @@ def follow(
             run.shown.touch()
     elif journal.problem:
         screen.note(
-            f"this run is shown and not recorded: {journal.problem.what}, {journal.problem.where}"
+            f"this run is shown but not recorded: {journal.problem.what}, {journal.problem.where}"
         )
     elif not store.read_only.get():
         screen.note("another command records this run; this one only shows it")
@@ -136,9 +134,9 @@ def follow(
 
 
 def status(run: RunDirectory, connect: Connect) -> RunStatus:
-    """Return the state of a run; its cluster is asked unless the record here has its end.
+    """Return the state of a run; its cluster is asked unless the run's end is recorded.
 
-    New events are recorded. A cluster that does not answer raises nothing: see `unsure`.
+    New events are recorded. If the cluster does not answer, the result says so in `unsure`.
     """
     state = states.load(run)
     if state.ended:
@@ -157,8 +155,8 @@ def logs(
 ) -> RunStatus:
     """Show a run's logs until it ends; an interruption does not stop the run.
 
-    Output that a user has seen here is not repeated, unless `everything`. An ended run is shown
-    from its record, and results that are missing here are fetched.
+    Output that was shown before is not repeated, unless `everything`. An ended run is shown from
+    its record, and its missing results are fetched.
     """
     state = states.load(run)
     if state.ended:
@@ -208,16 +206,16 @@ def replay(run: RunDirectory, screen: Screen) -> None:
 
 
 def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
-    """Stop a run and wait until it has ended, at most STOP_WITHIN seconds; fetch its results.
+    """Stop a run, wait at most STOP_WITHIN seconds for its end, and fetch its results.
 
-    A run that does not end in time is no exception: the result has the error.
+    A run that does not end in time raises nothing: the result has the error.
     """
     endpoint = connect(run)
     with ray_of(endpoint) as ray:
         now = follow(ray, run, endpoint, screen=screen, stop=True)
     if now.error is None and not now.state.ended:
         error = OutsideError(
-            f"run {run.name} was told to stop and has not ended in {STOP_WITHIN:.0f} s",
+            f"run {run.name} was asked to stop and has not ended in {STOP_WITHIN:.0f} s",
             hint=f"See: trainyard train.status {run.name}",
         )
         return replace(now, unsure=error.what, error=error)
@@ -232,7 +230,7 @@ def fetch(
     checkpoints: bool = False,
     of: Collection[str] | None = None,
 ) -> RunStatus:
-    """Fetch a run's missing outputs, and the checkpoints that the job fetches by itself.
+    """Fetch a run's missing outputs, and the checkpoints that the job file chooses.
 
     With `checkpoints`, the last checkpoint of every task is fetched, or only of the tasks `of`. A
     newer checkpoint takes the place of a fetched one, which is kept under another name. If the run
@@ -261,7 +259,7 @@ def fetch(
                 fetch_checkpoint(ray, run, state.node_id or "", task, note=screen.note)
         unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state, note=screen.note)
         if any(isinstance(error, FileMissingError) for error in unfetched.outputs):
-            # A task that runs replaces its archives, also since its events were read.
+            # A running task may have replaced its archives after its events were read.
             state = _catch_up(ray, run)
             unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state, note=screen.note)
 
@@ -282,7 +280,7 @@ def _reached(
         if state.node_id:
             alive = [node.node_id for node in ray.nodes() if node.alive]
             if state.node_id not in alive:
-                why = f"the head of cluster {state.cluster} is another one now"
+                why = f"cluster {state.cluster} has a new head"
                 raise _gone(run, state, missing, why=why)
         yield ray
 
@@ -290,7 +288,7 @@ def _reached(
 def _gone(
     run: RunDirectory, state: RunState, missing: Sequence[Task], *, why: str
 ) -> NotReadyError:
-    """Return the error for results that were lost with the head; `why` says what became of it."""
+    """Return the error for results lost with the head; `why` says what happened to the head."""
     lost_at = checkpoint_loss(run)
     at = f" at {lost_at:%H:%M on %-d %B %Y}" if lost_at else ""
     if missing and state.checkpoints_at is not None:
@@ -302,9 +300,9 @@ def _gone(
         )
 
     if missing:
-        what = f"checkpoints of run {run.name} went with the cluster{at}: {listed(missing)}"
+        what = f"checkpoints of run {run.name} were lost with the cluster{at}: {listed(missing)}"
     else:
-        what = f"outputs of run {run.name} went with the cluster{at}"
+        what = f"outputs of run {run.name} were lost with the cluster{at}"
 
     if state.sweep or state.done == len(state.tasks):
         hint = f"What is here: {run.path}"
@@ -323,7 +321,7 @@ def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunS
 
 
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
-    """Read a run's latest events, and say whether all results that come by themselves are here."""
+    """Read a run's latest events; say whether all outputs and due checkpoints are fetched."""
     state = states.load(run)
     if not state.ended:
         state = _catch_up(ray, run)
@@ -369,7 +367,7 @@ def _all_home(
             fetcher.fetch(state.node_id, task)
     unfetched_outputs = fetcher.wait()
     if state.node_id:
-        # Only with the outputs here is it known which checkpoints keep to outputs_limit.
+        # Whether a checkpoint fits into outputs_limit depends on the size of the fetched outputs.
         fetcher.fetch_checkpoints(state.node_id, state)
     if state.ended:
         _report(run, note=note)
@@ -380,7 +378,7 @@ def _report(run: RunDirectory, *, note: Callable[[str], None]) -> None:
     """Write a run's report; only note a failure."""
     try:
         write_report(run.path)
-    except Exception as error:  # the report reads files of tasks, which may hold anything
+    except Exception as error:  # the report reads files of tasks, which may be malformed
         note(f"there is no report of {run.name}: {reason_of(error)}")
 
 
@@ -395,7 +393,7 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
 def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
     """Return the status with the error for the command: a failed run, or results not fetched.
 
-    If results of a failed run could not be fetched, the run's error has that as a problem.
+    If a failed run's results could not be fetched, its error lists this as a problem.
     """
     state = status.state
     left = _left_there(status.run, unfetched)
@@ -409,7 +407,7 @@ def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatu
 
 
 def _left_there(run: RunDirectory, unfetched: Unfetched) -> OutsideError | None:
-    """Return the error of results that could not be fetched; None if all are here."""
+    """Return the error of results that could not be fetched; None if all were fetched."""
     reasons = unfetched.outputs or unfetched.checkpoints
     if not reasons:
         return None
@@ -431,8 +429,8 @@ def _without_module(state: RunState) -> str | None:
         if found:
             return (
                 f"Python has no module {found[1]} there. For one job: "
-                "`runtime_env: {pip: [...]}` in its job.yaml. Else it belongs into the image; on "
-                "`local`, into the environment in which trainyard is installed."
+                "`runtime_env: {pip: [...]}` in its job.yaml. For all jobs: install it in the "
+                "image; on `local`, in the environment in which trainyard is installed."
             )
     return None
 

@@ -1,4 +1,4 @@
-"""Pack what a run needs of this machine, and upload the packages that the cluster lacks."""
+"""Pack a run's files, wheels and modules, and upload the packages that the cluster lacks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from trainyard.wording import counted
 def send(
     ray: RayApi, prepared: Prepared, *, progress: Progress, note: Callable[[str], None]
 ) -> Packages:
-    """Pack a job, building its wheels, and upload what the cluster lacks; return the packages."""
+    """Build a job's wheels, pack the job, and upload what the cluster lacks."""
     job = pack(prepared.files)
     resumed = prepared.resumed
     if resumed and job.name != (resumed.run.record().get("sent") or {}).get("package"):
-        note(f"the job's files are not the same as for run {resumed.run.name}")
+        note(f"the job's files have changed since run {resumed.run.name}")
 
     wheel_files = wheels.built(prepared.wheels, progress)
     names = prepared.job.runtime_env.py_modules

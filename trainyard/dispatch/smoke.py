@@ -1,7 +1,7 @@
-"""The smoke test: prove that a cluster can train, by a run without tasks.
+"""The smoke test: prove that a cluster can train, with a run without tasks.
 
-Each run begins with the gate, which checks the nodes (runner/trainyard_runner/head/rungs.py); this
-run has nothing else. The dashboard is checked here, hosts by the backends.
+Each run begins with the smoke gate, which checks the nodes (runner/trainyard_runner/head/rungs.py);
+this run ends after the gate. This module checks the dashboard, and backends check their hosts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     began = time.monotonic()
     checks: list[Check] = []
     with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
-        # Checked before the run: the run itself would wait a minute for missing nodes.
+        # Checked before the run, which would wait a minute for missing nodes.
         rungs: tuple[Rung, ...] = (
             lambda: (dashboard(endpoint, ray),),
             lambda: missing(endpoint),
@@ -99,7 +99,7 @@ def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
             with RayApi(endpoint.address, None) as stranger:
                 stranger.version()
             problem = (
-                "answers without the token too: anybody who reaches it can run code on the cluster"
+                "answers without the token: anybody who reaches it can run code on the cluster"
             )
         except RefusedError:
             detail += ", refuses without the token"
@@ -117,8 +117,7 @@ def missing(endpoint: Endpoint) -> tuple[Check, ...]:
 def refuse_broken(endpoint: Endpoint) -> None:
     """Raise SmokeError if a node is known not to run, or a check of the backend fails.
 
-    These are the checks that the gate of the run itself cannot make: it would wait for the missing
-    node, and knows no backend.
+    The gate of the run cannot make these checks: it would wait for the node, and knows no backend.
     """
     checks = missing(endpoint) or endpoint.checks()
     error = _failed(endpoint, checks)
@@ -127,7 +126,7 @@ def refuse_broken(endpoint: Endpoint) -> None:
 
 
 def begin(ray: RayApi, endpoint: Endpoint, progress: Progress, *, skip_gate: bool = False) -> str:
-    """Begin a run without tasks, of which nothing is recorded on this machine; return its name."""
+    """Begin a run without tasks or a record on this machine; return its name."""
     name = store.run_name(JOB, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2))
     plan_text = plan.build(name, endpoint, skip_gate=skip_gate)
     launch.begin(ray, name, plan_text, job=JOB, progress=progress)
@@ -165,13 +164,13 @@ def _end(ray: RayApi, run: str) -> Step:
         job = ray.job(run)
         if job is None or job.ended:
             return YES
-        return no("Ray calls its job running")
+        return no("Ray still lists its job as running")
 
     return Step("end-smoke", "End the smoke test", done=ended, do=nothing, deadline=STOP_WITHIN)
 
 
 class _Notes(Screen):
-    """Shows only the run's notes, which say what the gate waits for, as a step's detail."""
+    """Shows only the run's notes, such as what the gate waits for, as a step's detail."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()

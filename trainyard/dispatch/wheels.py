@@ -1,4 +1,4 @@
-"""The wheels that a job sends: files, and wheels built here of packages, once for each content."""
+"""The wheels that a job sends: wheel files, and wheels built of packages and cached by content."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from trainyard.spec.job import RuntimeEnv
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
 
-# The prefix by which Ray finds a wheel of its working directory. Trainyard adds it to the names in
-# job.yaml; an imported runtime_env.yaml may have it already.
+# The prefix by which Ray finds a wheel in its working directory. Trainyard adds this prefix to the
+# names in job.yaml; an imported runtime_env.yaml may have it already.
 WHEELS = "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/"
 _TAIL = 12
 # Matches a pyproject.toml whose version comes from a plugin of its build system.
 _DYNAMIC = re.compile(r"""^dynamic\s*=\s*\[[^\]]*["']version["']""", re.MULTILINE)
-# Environment variables from which such plugins take the version.
+# Environment variables from which plugins of build systems take the version.
 _VERSIONS = (
     "SETUPTOOLS_SCM_",
     "PBR_VERSION",
@@ -59,7 +59,7 @@ def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tupl
 
 
 def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
-    """Build a wheel of each package directory, unless one of the same content is in the cache.
+    """Build a wheel of each package directory, unless the cache has one of the same content.
 
     Returns all wheels in the order of `paths`. Raises RequestError if a build fails.
     """
@@ -87,7 +87,7 @@ def packed(wheels: Sequence[Path]) -> Package | None:
 def _place(package: Path) -> Path:
     """Return the cache directory of a package's wheel.
 
-    Its name depends on the package's content, and on all that may decide the wheel's version.
+    Its name depends on the package's content, and on all sources of the wheel's version.
     """
     content = pack(listing(package)).name.removesuffix(".zip")
     variables = sorted(os.environ.items())
@@ -99,7 +99,7 @@ def _place(package: Path) -> Path:
 
 
 def _is_of_git(package: Path) -> bool:
-    """Say whether a package's version may come from git: its pyproject.toml has no fixed one."""
+    """Say whether a package's version may come from git: pyproject.toml has no fixed version."""
     file = package / "pyproject.toml"
     if file.is_file():
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -136,13 +136,13 @@ def copied(package: Path, directory: Path) -> Path:
 
 def _clone(top: Path, clone: Path) -> None:
     """Clone a repository with its uncommitted changes. Raises RequestError with git's output."""
-    # Files of Git LFS stay pointers: a download may take minutes and a login.
+    # Files of Git LFS stay pointers: a download may take minutes and need a login.
     environ = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
     ended = programs.run(["git", "clone", "--quiet", "--shared", str(top), str(clone)], env=environ)
     if ended.code != 0:
         what = f"{top} cannot be cloned, and a package takes its version from it"
         lines = "\n  | ".join([what, *ended.tail[-_TAIL:]])
-        raise RequestError(lines, hint="Mend what git says, then repeat the command.")
+        raise RequestError(lines, hint="Fix what git reports, then repeat the command.")
 
     for name in git.changed(top):
         if os.path.lexists(top / name):
@@ -172,9 +172,9 @@ def _step(package: Path, place: Path) -> Step:
 
 
 def _build(package: Path, place: Path) -> None:
-    """Build a wheel with uv, or with this Python's pip if there is no uv; move it to `place`.
+    """Build a wheel with uv, or without uv with this Python's pip; move it to `place`.
 
-    Only a complete wheel gets there. Raises RequestError with the end of the build's output.
+    Only a complete wheel is moved. Raises RequestError with the end of the build's output.
     """
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as made, tempfile.TemporaryDirectory() as directory:
@@ -185,6 +185,6 @@ def _build(package: Path, place: Path) -> None:
             ended = programs.run(pip, env=os.environ)
         if ended.code != 0:
             lines = "\n  | ".join([f"no wheel could be built of {package}", *ended.tail[-_TAIL:]])
-            raise RequestError(lines, hint="Mend what it says, then repeat the command.")
+            raise RequestError(lines, hint="Fix the build's error, then repeat the command.")
         for wheel in Path(made).glob("*.whl"):
             wheel.replace(place / wheel.name)

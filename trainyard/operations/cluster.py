@@ -34,7 +34,7 @@ class Cluster:
 def as_made(cluster: Cluster) -> tuple[Backend, Site]:
     """Return the backend that is recorded for the cluster, and its site.
 
-    The backend in the file, which may be another one by now, counts only without such a record.
+    The backend in the file, which may have changed since, counts only without such a record.
     """
     name = recorded_backend(cluster.site.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.site, backend=name)
@@ -43,7 +43,7 @@ def as_made(cluster: Cluster) -> tuple[Backend, Site]:
 def connect_as_made(cluster: Cluster) -> Endpoint:
     """Return the endpoint of the cluster as it was made, even if its file names another backend.
 
-    Raises NotReadyError if it does not run.
+    Raises NotReadyError if the cluster does not run.
     """
     backend, site = as_made(cluster)
     return backend.connect(cluster.spec, site)

@@ -1,4 +1,4 @@
-"""The clusters that this machine knows of: from files here, from records, and from backends."""
+"""The clusters that this machine knows from cluster files, records and backends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ListedCluster:
     """A row of `cluster.list`: a cluster that exists, or a file whose cluster does not exist.
 
     `place` is the cluster's location in the backend's words, such as a region. `details` are the
-    parts of a `problem` that has several.
+    parts of a `problem` with several parts.
     """
 
     name: str
@@ -49,7 +49,7 @@ def list_clusters(
     region: str | None = None,
     context: str | None = None,
 ) -> tuple[list[ListedCluster], list[str]]:
-    """Return the clusters of files here, recorded clusters, and others that backends find.
+    """Return the clusters of cluster files, recorded clusters, and others that backends find.
 
     `region` is a region to search in addition, or "all". `context` is a Kubernetes context whose
     clusters of other tools are listed as well. Also returns remarks about what could not be
@@ -88,9 +88,9 @@ def list_clusters(
 def _records(
     environ: Mapping[str, str], *, without: Collection[str]
 ) -> tuple[dict[Path, str], list[str]]:
-    """Return each recorded cluster's state directory and backend; a remark for each useless record.
+    """Return recorded clusters' state directories and backends; a remark for each bad record.
 
-    The names in `without` are left out: they are known by their cluster files already.
+    Names in `without` are left out, because their cluster files are known.
     """
     recorded = {}
     remarks = []
@@ -115,7 +115,7 @@ def to_remove(
 ) -> tuple[list[Cluster], list[str]]:
     """Return the clusters that this machine made and whose names begin with `prefix`.
 
-    Also returns a line for each cluster of such a name that stays, with the reason. Raises
+    Also returns a line, with the reason, for each cluster of such a name that stays. Raises
     OutsideError if a cluster cannot be asked.
     """
     listed, _ = list_clusters(environ, directory=directory)
@@ -137,7 +137,7 @@ def to_remove(
         raise OutsideError(
             "not every cluster could be asked, and nothing was removed",
             where="; ".join(unknown),
-            hint="Remove those that can be, one by one: trainyard cluster.list shows them.",
+            hint="Remove the others one by one: trainyard cluster.list shows them.",
         )
 
     found = []
@@ -195,7 +195,7 @@ def _discover(
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
-    """Ask each backend that a file or a record names; with `region`, also those with regions."""
+    """Ask each backend that a file or a record names; with `region`, also all with regions."""
     names = {cluster.spec.backend for cluster in clusters} | set(recorded.values())
     if region:
         for name in get_args(BackendName):

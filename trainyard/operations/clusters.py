@@ -42,9 +42,9 @@ BILLED = "runs, and costs"
 class RunGuard:
     """How a change of a cluster treats the runs that it would end.
 
-    With `end_runs` the runs are ended, else the change is refused. `command` is the change as typed
-    but without `--end-runs`, for hints. `results` is the directory of the runs that were dispatched
-    from here. `note` shows a line to the user.
+    With `end_runs` the runs are ended, else the change is refused. `command` is the change as
+    typed, without `--end-runs`, for hints. `results` is the directory of runs dispatched from this
+    machine. `note` shows a line to the user.
     """
 
     command: str
@@ -69,7 +69,7 @@ def find(
     overrides: Sequence[str] = (),
     backend: str | None = None,
 ) -> Cluster:
-    """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError."""
+    """Return the cluster that -f (`asked`), --set and --backend choose. Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
     site = Site(
@@ -84,9 +84,9 @@ def find(
 
 
 def refuse_unmade(cluster: Cluster) -> None:
-    """Raise RequestError for a `--set` that contradicts the cluster as it was made.
+    """Raise RequestError for a `--set` that the existing cluster was not made with.
 
-    Every `--set` passes if this machine has no record of the cluster, or Trainyard only uses it.
+    Every `--set` passes if this machine has no record of the cluster, or Trainyard did not make it.
     """
     made = made_with(cluster.site.state)
     source = cluster.site.source
@@ -125,7 +125,7 @@ def refuse_without_registry(cluster: Cluster) -> None:
 
 
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
-    """Return the cluster with the flags by which `up` removes hosts that the file no longer names.
+    """Return the cluster with the flags that let `up` remove hosts which its file lacks.
 
     Raises RequestError for a backend without hosts, and for `force` without `remove`.
     """
@@ -136,9 +136,7 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
             hint="Leave out --remove.",
         )
     if not remove:
-        raise RequestError(
-            "--force is for hosts that --remove takes out", hint="Give --remove too."
-        )
+        raise RequestError("--force works only together with --remove", hint="Give --remove too.")
     return replace(cluster, site=cluster.site.wishing(remove=True, force=force))
 
 
@@ -162,8 +160,8 @@ def up(
     """Make the cluster match its file, and connect to it.
 
     Before nodes end, results of runs are fetched, and with `guard.end_runs` active runs are ended.
-    After an interruption or an error, the same call continues. Raises NotReadyError after `timeout`
-    seconds, and RequestError if nodes with active runs would end and `guard` does not allow that.
+    After an interruption or an error, the same call can be repeated. Raises NotReadyError after
+    `timeout` seconds, and RequestError if active runs would end without `guard.end_runs`.
     Other errors name the machines that still cost money.
     """
     check = _settling(cluster, progress, guard=guard, ends="head" if recreate else "nodes")
@@ -214,12 +212,12 @@ def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any
 def down(
     cluster: Cluster, progress: Progress, *, guard: RunGuard, purge: bool = False
 ) -> list[StepResult]:
-    """Remove the cluster, and prove that nothing of it is left.
+    """Remove the cluster, and prove that nothing is left.
 
-    The recorded backend removes it, even if the file names another one by now. `purge` also removes
-    what Trainyard made for all clusters there; if another cluster still needs that, nothing at all
-    is removed. Before nodes end, results of runs are fetched, and with `guard.end_runs` active runs
-    are ended; without it, active runs raise RequestError. Raises LeftoverError if something stays.
+    The recorded backend removes the cluster, even if the file names another backend now. `purge`
+    also removes shared objects that Trainyard made; if another cluster needs them, nothing at all
+    is removed. Before nodes end, results of runs are fetched. Active runs are ended with
+    `guard.end_runs`, else they raise RequestError. Raises LeftoverError if something stays.
     """
     check = _settling(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):
@@ -239,7 +237,7 @@ def plan_down(
 
 
 def status(cluster: Cluster) -> ClusterStatus:
-    """Ask for the cluster's state; `remark` says if the cluster's leash ended it."""
+    """Ask for the cluster's state, with a `remark` if its leash ended the cluster."""
     refuse_other_file(cluster)
     now = cluster.backend.status(cluster.spec, cluster.site)
     remarks = (now.remark, leash.ended(now, cluster.site.state))
@@ -263,14 +261,14 @@ def diagnose(cluster: Cluster) -> list[Finding]:
     for node in broken:
         findings.append(Finding(node.name, node.detail or f"the node is {node.state}", remedy))
     if now.state == "broken" and not broken:
-        findings.append(Finding(now.name, now.detail or "nothing of it works", remedy))
+        findings.append(Finding(now.name, now.detail or "nothing works", remedy))
     for difference in now.differences:
-        findings.append(Finding(now.name, f"is not as its file says: {difference}", remedy))
+        findings.append(Finding(now.name, f"differs from its file: {difference}", remedy))
     return findings
 
 
 def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> list[StepResult]:
-    """Run the steps that mend these findings, each once, with the steps that follow (`then`)."""
+    """Run each step that mends these findings once, with the steps that follow (`then`)."""
     by_id = {}
     for finding in findings:
         for step in (finding.step, *finding.then):
@@ -284,7 +282,7 @@ def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> l
 def connect(cluster: Cluster) -> Endpoint:
     """Return the cluster's endpoint.
 
-    Raises NotReadyError if the cluster does not run; the message says so if its leash ended it.
+    Raises NotReadyError if the cluster does not run, with a remark if its leash ended the cluster.
     """
     refuse_other_file(cluster)
     try:
@@ -298,14 +296,14 @@ def connect(cluster: Cluster) -> Endpoint:
 
 
 def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
-    """Let every host pull the image and run it. Raises RequestError if nodes are no containers."""
+    """Let every host pull and run the image. Raises RequestError if nodes are no containers."""
     return cluster.backend.verify(cluster.spec, cluster.site, report=report)
 
 
 def _settling(
     cluster: Cluster, progress: Progress, *, guard: RunGuard, ends: Ends
 ) -> Callable[[], None]:
-    """Return the `before_disruption` of a change: refuse to end runs or end them; fetch results."""
+    """Return the `before_disruption` of a change: refuse or end active runs, and fetch results."""
 
     def settle() -> None:
         # Imported here: most changes end no nodes.
@@ -331,22 +329,21 @@ def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]
 
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
-    # `--set name=NAME` means that cluster, whatever file is here: `cluster.list` prints such
-    # commands for clusters without a file.
+    # `--set name=NAME` chooses a cluster without its file: `cluster.list` prints such commands.
     if not cluster.site.overriding("name"):
         refuse_other_file(cluster)
     backend, site = as_made(cluster)
     if purge and not backend.traits.leaves:
         raise RequestError(
-            f"backend {site.backend!r} has nothing to purge: `cluster.down` leaves nothing that "
-            "it made",
+            f"backend {site.backend!r} has nothing to purge: `cluster.down` removes all that it "
+            "made",
             hint="Leave out --purge.",
         )
     return backend.down_steps(cluster.spec, site, purge=purge)
 
 
 def _billed(cluster: Cluster) -> tuple[Problem, ...]:
-    """Return a problem that names the machines that still cost money; none if none is known."""
+    """Return a problem that names machines that still cost money, () if none is known."""
     backend, site = as_made(cluster)
     with suppress(TrainyardError):
         names = backend.billed(cluster.spec, site)

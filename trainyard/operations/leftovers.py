@@ -1,6 +1,6 @@
 """Remove the Ray actors and placement groups that killed runs left on a cluster.
 
-Their removal takes a Ray driver on the cluster: a run without tasks is started for that.
+Only a Ray driver on the cluster can remove them: a run without tasks is started for that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WITHIN = 60.0
 
 
 def remove(cluster: Cluster, progress: Progress) -> None:
-    """Remove what tasks of killed runs left on the cluster; do nothing if it does not answer."""
+    """Remove what killed runs left on the cluster; do nothing if the cluster does not answer."""
     try:
         endpoint = clusters.connect(cluster)
         with ray_of(endpoint) as ray:
@@ -48,7 +48,7 @@ def remove(cluster: Cluster, progress: Progress) -> None:
 
 
 def of_killed_runs(jobs: Sequence[Job]) -> frozenset[str]:
-    """Return Ray's numbers of the ended drivers whose run has ended too, or is not listed."""
+    """Return Ray's numbers of ended drivers whose run is not active."""
     active = {job.submission_id for job in jobs if not job.ended}
     drivers = set()
     for job in jobs:

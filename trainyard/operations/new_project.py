@@ -23,8 +23,8 @@ CLUSTER = f"clusters/{paths.DEFAULT_CLUSTER}.yaml"
 REQUIREMENTS = "requirements.txt"
 WHEELS = "wheels"
 NAME_LIMIT = 40
-# Lines for .gitignore. Without them, a usual .gitignore for Python leaves out wheels/, from which
-# CI installs Trainyard.
+# Lines for .gitignore: a usual .gitignore for Python ignores wheels/, from which CI installs
+# Trainyard.
 KEEP_WHEELS = (f"!/{WHEELS}/", f"!/{WHEELS}/*.whl")
 _ANY_REQUIREMENT = re.compile(r"(?m)^\s*[^#\n]*\btrainyard[-_]ray\b")
 
@@ -45,7 +45,7 @@ class Requirement:
 class Made:
     """The files of a project that were written, and those that existed and are unchanged.
 
-    `add` has lines that the user should add to existing files; `remarks` say what else to do.
+    `add` has lines that the user should add to existing files, `remarks` what else the user must do.
     """
 
     written: tuple[str, ...]
@@ -95,10 +95,10 @@ def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
 
 
 def requirement_for(directory: Path, built: Path, progress: Progress) -> Requirement:
-    """Return the requirement that installs this Trainyard elsewhere: an address, or a new wheel.
+    """Return the requirement that installs this Trainyard in CI: an address, or a new wheel.
 
-    A wheel of an installed package is written into `built`. The text is empty if the directory's
-    requirements.txt names Trainyard already.
+    The wheel of an installed package is written into `built`. The text is empty if the directory's
+    requirements.txt already names Trainyard.
     """
     existing = directory / REQUIREMENTS
     if existing.is_file() and _ANY_REQUIREMENT.search(existing.read_text(errors="replace")):
@@ -120,7 +120,7 @@ def requirement_for(directory: Path, built: Path, progress: Progress) -> Require
     except TrainyardError as error:
         return _without(in_a_line(error))
     except OSError as error:
-        return _without(f"no wheel can be made of what is installed here: {error}")
+        return _without(f"no wheel can be made of the installed Trainyard: {error}")
 
     return Requirement(f"./{WHEELS}/{wheel.name}[local]\n", wheel)
 
@@ -132,7 +132,7 @@ def name_of(directory: Path) -> str:
 
 
 def _without(why: str) -> Requirement:
-    """Return a requirements.txt of comments only: without Trainyard, CI fails at once."""
+    """Return a requirements.txt of comments only, with which CI fails at once."""
     wheel = f"trainyard_ray-{__version__}-py3-none-any.whl"
     text = (
         "# Trainyard is on no package index: write the address of its wheel, or put the wheel "
@@ -145,7 +145,7 @@ def _without(why: str) -> Requirement:
 
 
 def _lacking(name: str, path: Path, text: str) -> list[str]:
-    """Return the lines that an existing .gitignore or requirements.txt lacks; else nothing."""
+    """Return the lines that an existing .gitignore or requirements.txt lacks; [] for other files."""
     if name not in (GITIGNORE, REQUIREMENTS) or not path.is_file():
         return []
     existing = {line.strip().strip("/") for line in path.read_text(errors="replace").splitlines()}
@@ -154,7 +154,7 @@ def _lacking(name: str, path: Path, text: str) -> list[str]:
 
 
 def _is_ignored(path: Path) -> bool:
-    """Say whether git ignores a wheel of the project, by the ignore files as they are now."""
+    """Say whether git ignores a wheel of the project with the present ignore files."""
     directory = path.parents[1].resolve()
     rules = ignore.rules_for(directory)
     wheels_directory = directory / WHEELS

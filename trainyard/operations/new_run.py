@@ -1,4 +1,4 @@
-"""A new run: find the cluster and the job, check one against the other, and begin the run.
+"""A new run: find the cluster and the job, check the job, and begin the run.
 
 `tasks`, the Python API, resume and sweeps all call these functions.
 """
@@ -42,12 +42,12 @@ def ready(
     """Load the cluster file and the job file, and check the job against the cluster.
 
     An override that begins with `cluster.` is for the cluster file, any other for the job file.
-    `sweep` says whether the job must be a sweep, or must not. `job_file` replaces the job.yaml of
+    With `sweep`, the job must be a sweep; without, it must not. `job_file` replaces the job.yaml of
     the job's directory. Raises RequestError.
     """
     if len(files) > 1:
         raise RequestError(
-            "a run is on one cluster",
+            "a run uses one cluster",
             problems=tuple(Problem("-f", file) for file in files),
             hint="Give -f once, and dispatch the job once for each cluster.",
         )
@@ -67,7 +67,7 @@ def ready(
     area = "train" if sweep else "tune"
     other = f"trainyard {area}.dispatch {job_dir}"
     prepared = checked(cluster, job, directory, overrides=of_job, sweep=sweep, other=other)
-    # The record of the run has all flags in the order in which they were typed.
+    # The run's record has all flags in the order in which the user typed them.
     return replace(prepared, overrides=tuple(overrides)), cluster
 
 
@@ -82,9 +82,8 @@ def checked(
 ) -> Prepared:
     """Check a job against its cluster. Raises RequestError.
 
-    `overrides` are the job's values of `--set`; the returned ones, for the run's record, include
-    the cluster's. `other` is the command to suggest if the job is a sweep and must not be, or the
-    reverse.
+    `overrides` are the job's values of `--set`; the result's `overrides`, for the run's record,
+    include the cluster's. `other` is the command to suggest if `sweep` does not match the job.
     """
     if cluster.site.overrides:
         clusters.refuse_unmade(cluster)
@@ -99,7 +98,7 @@ def checked(
 
 
 def preview(prepared: Prepared) -> Iterator[str]:
-    """Yield lines for users about a run that is not begun (`--dry`)."""
+    """Yield lines for users about a run with `--dry`."""
     yield from described(prepared)
     if prepared.tasks:
         yield f"tasks: {named([task.name for task in prepared.tasks], most=_NAMED)}"
@@ -118,7 +117,7 @@ def dispatch(
     """Connect to the cluster, send the job and begin its run; return the run's status and endpoint.
 
     With `asked.wait`, the run is also followed to its end. `note` shows lines about the job and its
-    files, before anything is asked of the cluster.
+    files before the cluster is contacted.
     """
     note("\n".join(described(prepared)))
     endpoint = clusters.connect(cluster)

@@ -1,4 +1,4 @@
-"""Logs of a cluster's nodes, and a shell on a node; a host name or a Ray id also names a node."""
+"""Logs and shells of a cluster's nodes, by node name, host name, address or Ray id."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ def logs(
 ) -> Iterator[LogLine]:
     """Return lines of the nodes' log files, without colours; with `follow`, new lines as well.
 
-    Ray's dumps of its own state are left out unless `everything`: they are thousands of lines a
-    minute.
+    Without `everything`, Ray's dumps of its own state are left out: thousands of lines a minute.
     """
     refuse_other_file(cluster)
 
@@ -52,7 +51,7 @@ def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[
 
 
 def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) -> Answered:
-    """Ask the backend about a node; an unknown name is looked up in Ray as host, address or id."""
+    """Ask the backend about a node; look up an unknown name in Ray as host, address or id."""
     try:
         return ask(node)
     except UnknownNodeError:
@@ -64,7 +63,7 @@ def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) ->
 
 def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
     """Return the names of the nodes that have this host name, address or Ray id."""
-    # Imported here: most commands ask Ray nothing.
+    # Imported here: most commands do not connect to Ray.
     from trainyard.seams.ray_api import RayApi
 
     endpoint = connect_as_made(cluster)

@@ -1,4 +1,4 @@
-"""train.resume between the command line and dispatch: the tasks to run again, and the cluster."""
+"""Prepare train.resume: choose the tasks to run again, and the cluster."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def ready(
 ) -> tuple[Prepared, Cluster]:
     """Return the job and the cluster for a run of the tasks that did not succeed in `run`.
 
-    The job's directory is read as it is now. The recorded flags of the run apply, then `overrides`.
-    With `file`, the run moves to that cluster, and recorded flags for its former cluster are left
-    out. Raises RequestError.
+    The job's directory is read as it is now. The run's recorded flags apply, then `overrides`. With
+    `file`, the run moves to that cluster, and recorded flags for the former one are left out.
+    Raises RequestError.
     """
     _refuse_unfit(run, here)
     record = run.record()
@@ -73,9 +73,9 @@ def resumed(
 ) -> Prepared:
     """Return the job with the tasks to skip, and the checkpoints and outputs of a former run.
 
-    Files of the former run are fetched first. `cluster` is the name of the cluster for the new run:
-    if it is the same as before, checkpoints on the cluster's storage are used. Raises RequestError
-    for an active run, a sweep, and a run whose tasks all succeeded.
+    Files of the former run are fetched first. If the new run's `cluster` has the former one's name,
+    checkpoints on its storage are used. Raises RequestError for an active run, a sweep, and a run
+    whose tasks all succeeded.
     """
     _refuse_unfit(run, here)
     state = states.load(run)
@@ -87,10 +87,10 @@ def resumed(
 
     if len(done) == len(names):
         what = f"all tasks of run {run.name} succeeded: there is nothing to resume"
-        hint = f"To run all of it again: trainyard train.dispatch {run.record()['job_directory']}"
+        hint = f"To run all tasks again: trainyard train.dispatch {run.record()['job_directory']}"
         raise RequestError(what, hint=hint)
 
-    # Tasks of `together: true` all run again, those that succeeded too.
+    # With `together: true`, tasks that succeeded run again too.
     skipped = () if prepared.job.together else tuple(done)
     open_tasks = [name for name in names if name not in skipped]
     if not store.read_only.get():
@@ -104,7 +104,7 @@ def resumed(
 
     changed = _changed(run, prepared)
     if changed:
-        screen.note(f"the job file is not the same as for run {run.name}: {named(changed, most=6)}")
+        screen.note(f"the job file has changed since run {run.name}: {named(changed, most=6)}")
 
     on_storage: tuple[str, ...] = ()
     if state.checkpoints_at is not None and state.cluster == cluster:
@@ -131,7 +131,7 @@ def _refuse_unfit(run: RunDirectory, here: Here) -> None:
 
 
 def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise RequestError for each `--set` whose secret value was not recorded, and is not repeated.
+    """Raise RequestError if a secret `--set`, which was not recorded, is not repeated.
 
     `before` are recorded values of `--set`, `overrides` those of this command.
     """
@@ -160,8 +160,8 @@ def _changed(run: RunDirectory, prepared: Prepared) -> list[str]:
     for path in {**before, **after}:
         is_given = any(path == name or path.startswith(f"{name}.") for name in given)
         if before.get(path) != after.get(path) and not is_given:
-            was = before.get(path, "not there")
-            changed.append(f"{path} was {was}, is {after.get(path, 'not there')}")
+            was = before.get(path, "not set")
+            changed.append(f"{path} was {was}, is {after.get(path, 'not set')}")
     return changed
 
 

@@ -1,4 +1,4 @@
-"""Protect active runs from a change of their cluster: refuse it, or end the runs and fetch them."""
+"""Protect active runs from a change of their cluster: refuse it, or end runs and fetch results."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted, named
 
-# The most that a command ends: "nodes", with their tasks; "head", also the head with the outputs
-# that it keeps; "cluster", all of it.
+# The most that a command ends: "nodes", with their tasks; "head", also the head with its outputs;
+# "cluster", everything.
 Ends = Literal["nodes", "head", "cluster"]
 
 
@@ -48,16 +48,14 @@ def settle(
 ) -> None:
     """Refuse to end active runs, or end them with `end_runs`; then fetch results.
 
-    The results are those of all runs that were dispatched from here, ended ones included.
-    Call this before nodes end. `command` is the change as typed, for hints. Raises RequestError if
-    runs are active without `end_runs`, and if the cluster rejects this user. For a cluster that
-    does not run, nothing is done. One that does not answer is only noted: its runs are unknown, and
-    nothing can be fetched.
+    Results of all runs that this machine dispatched are fetched, also of ended runs.
+    Call this before nodes end. `command` is the change as typed, for hints. Without `end_runs`,
+    raises RequestError if runs are active, or if the cluster rejects this user. Nothing is done for
+    a cluster that does not run. A cluster that does not answer is only noted: its runs are unknown.
 
-    Without `end_runs`, results that cannot be fetched are an error. With `end_runs` they are noted
-    and given up, and so are damaged records of a run. Runs that other machines dispatched are
-    noted. Unless only nodes end, checkpoints that are not on this machine are noted as well, as
-    lost or as kept on storage.
+    Without `end_runs`, results that cannot be fetched are an error. With `end_runs`, such results
+    and damaged records are noted and given up. If the head ends, runs of other machines are noted,
+    and checkpoints that were not fetched are noted as lost or as kept on storage.
     """
     insisting = f"trainyard {command} --end-runs"
     try:
@@ -91,14 +89,14 @@ def settle(
             _run_or_note(bringing.step(left), progress, note, is_needed=not end_runs)
 
     if ends == "nodes":
-        # The head stays, with all that runs left there.
+        # The head stays, with the results of runs.
         return
 
     _name_lost_checkpoints(from_here, note, storage_stays=_storage_stays(cluster, ends))
     elsewhere = _dispatched_elsewhere(jobs, {run.name for run in from_here})
     if elsewhere:
         note(
-            "runs of other machines; what those have not fetched is lost with the head: "
+            "lost with the head unless fetched before: results of runs of other machines: "
             f"{named(elsewhere)}"
         )
 
@@ -140,13 +138,13 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
 def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
     """Return the active jobs, without drivers that tasks of an active run started.
 
-    A run counts as ended as soon as its records in `results` have its end.
+    A run counts as ended as soon as `results` has its end.
     """
     # Ray lists a run's job and the drivers of its tasks as running for a moment after the end.
     active = []
     for job in jobs:
         run = job.belongs_to.run if job.belongs_to else job.submission_id
-        if not job.ended and not told_its_end(results, run):
+        if not job.ended and not is_recorded_as_ended(results, run):
             active.append(job)
     return without_drivers_of_runs(active)
 
@@ -154,8 +152,8 @@ def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
 def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
     """Note that it is unknown whether runs are active.
 
-    Raises RequestError if the cluster works but rejects this user, unless `insisting` (the command
-    that ends runs unseen) is "".
+    Raises RequestError if the cluster rejects this user, unless `insisting` is "": the command that
+    ends runs in any case.
     """
     what = f"whether runs are active is unknown: {error.what}"
     if insisting and isinstance(error, (LockedOutError, RefusedError)):
@@ -184,13 +182,13 @@ def _described(job: Job) -> Problem:
 
 
 def end_step(ray: RayApi, names: Sequence[str]) -> Step:
-    """Return the step that stops these runs, and holds once Ray lists none of them as running."""
+    """Return the step that stops these runs; it is done once Ray lists none as running."""
 
     def ended() -> Answer:
         active = [job.submission_id for job in ray.jobs() if not job.ended]
         remaining = [name for name in active if name in names]
         if remaining:
-            return no(f"still going: {named(remaining)}")
+            return no(f"still running: {named(remaining)}")
         return YES
 
     def end() -> None:
@@ -204,7 +202,7 @@ def end_step(ray: RayApi, names: Sequence[str]) -> Step:
 def _run_or_note(
     step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool
 ) -> None:
-    """Make a step hold; unless `is_needed`, a failure of the step is only noted."""
+    """Run a step; unless `is_needed`, a failure is only noted."""
     try:
         run_steps([step], progress)
     except TrainyardError as error:
@@ -214,10 +212,10 @@ def _run_or_note(
 
 
 class _Bringing:
-    """Fetch the results of runs; wait for a run that another command is fetching.
+    """Fetches the results of runs; waits for a run that another command is fetching.
 
-    Results that cannot be fetched raise OutsideError, whose hint is `insisting`, the command that
-    gives them up. If `insisting` is "", they are given up with a note.
+    Results that cannot be fetched raise OutsideError with the hint `insisting`: the command that
+    gives up such results. If `insisting` is "", such results are given up with a note.
     """
 
     def __init__(self, ray: RayApi, *, note: Callable[[str], None], insisting: str) -> None:
@@ -226,7 +224,7 @@ class _Bringing:
         self._insisting = insisting
         self._tried: set[str] = set()
         self._given_up: set[str] = set()
-        # Runs whose records are damaged, by name: the error when they were read.
+        # By name of a run with damaged records: the error from reading them.
         self._unreadable: dict[str, Exception] = {}
 
     def is_done(self, run: RunDirectory) -> bool:
@@ -237,7 +235,7 @@ class _Bringing:
         except Exception as error:  # a task, a full disk or a program may have damaged the records
             self._unreadable[run.name] = error
             return False
-        # `_bring` notes a report that it cannot write: it is not tried a second time.
+        # `_bring` notes a report that it cannot write, and does not try again.
         return is_at_home and (run.report.exists() or run.name in self._tried)
 
     def step(self, left: Sequence[RunDirectory]) -> Step:
@@ -281,7 +279,7 @@ class _Bringing:
                 where = problem.where
             else:
                 where = str(run.path)
-            hint = f"Repeat the command once the cause is gone. To give them up: {self._insisting}"
+            hint = f"Repeat the command once the cause is gone. To discard them: {self._insisting}"
             raise OutsideError(
                 f"{kind} of {run.name} would be lost: {reason}", where=where, hint=hint
             ) from problem
@@ -290,7 +288,7 @@ class _Bringing:
 
 
 def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
-    """Say whether a storage for checkpoints, if any, outlives the change.
+    """Say whether the storage for checkpoints, if any, outlives the change.
 
     Storage that the cluster itself made ends with the cluster.
     """
@@ -300,7 +298,7 @@ def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
 def _name_lost_checkpoints(
     here: Sequence[RunDirectory], note: Callable[[str], None], *, storage_stays: bool
 ) -> None:
-    """Note which checkpoints are not on this machine; record those that are lost with the head."""
+    """Note checkpoints that were not fetched; record those that are lost with the head."""
     for run in here:
         try:
             now = state.load(run)
@@ -318,8 +316,8 @@ def _name_lost_checkpoints(
             checkpoints.write_loss(run, left, now=datetime.datetime.now().astimezone())
 
 
-def told_its_end(results: Path, name: str) -> bool:
-    """Say whether the records of a run here have its end; False for a run without records here."""
+def is_recorded_as_ended(results: Path, name: str) -> bool:
+    """Say whether this machine's records of a run have its end; False without records."""
     run = _here(results, name)
     try:
         return run is not None and state.load(run).ended
@@ -328,7 +326,7 @@ def told_its_end(results: Path, name: str) -> bool:
 
 
 def _here(results: Path, name: str) -> RunDirectory | None:
-    """Return the directory of a run that was dispatched from here, None for any other run."""
+    """Return the directory of a run that this machine dispatched, None for any other run."""
     run = RunDirectory(results / name)
     if name and Path(name).name == name and (run.path / "run.json").is_file():
         return run

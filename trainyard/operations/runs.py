@@ -1,4 +1,4 @@
-"""train.* between the command line and dispatch: find files, runs, and the cluster of a run."""
+"""The operations of train.*: find runs and their clusters, list, follow and stop runs."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def statuses(
     state: str = "",
     since: str = "",
 ) -> list[RunStatus]:
-    """Return the status of each run that was dispatched from here, the newest first.
+    """Return the status of each run that this machine dispatched, the newest first.
 
-    The clusters of active runs are asked. A cluster that does not answer is asked only once, for
-    the first of its runs. `file` chooses the runs of the cluster that `-f` means; `job`, `state`
-    and `since` are as typed for `train.list`. A damaged record matches every `job` and `since`.
-    Raises RequestError for a wrong `state` or `since`.
+    The clusters of active runs are asked; a cluster that does not answer is asked only once. `file`
+    (`-f`) chooses the runs of one cluster; `job`, `state` and `since` are as typed for
+    `train.list`. A damaged record matches every `job` and `since`. Raises RequestError for a wrong
+    `state` or `since`.
     """
     known = get_args(State)
     if state and state not in known:
@@ -85,8 +85,8 @@ def _run_status(
 ) -> RunStatus:
     """Return the status of a run; ask its cluster if the run may be active.
 
-    `away` maps the names of clusters that did not answer to the reasons: they are not asked again,
-    and this one may be added.
+    `away` maps names of clusters that did not answer to reasons. Such clusters are not asked again;
+    the run's cluster is added if it does not answer.
     """
     try:
         state = states.load(run)
@@ -119,8 +119,8 @@ def logs(
 ) -> RunStatus:
     """Show a run's logs, or with `follow` keep showing them until the run ends.
 
-    Raises RequestError if `task` is none of the run's tasks. It is used for nothing else: the
-    caller's `screen` leaves out the other tasks.
+    Raises RequestError if `task` is none of the run's tasks; the caller's `screen` leaves out the
+    other tasks.
     """
     tasks = run.record()["tasks"]
     if task is not None and task not in tasks:
@@ -161,7 +161,7 @@ def has_ended(run: RunDirectory) -> bool:
 
 
 class RunElsewhere(NamedTuple):
-    """A run that another machine dispatched: its user, and the state in which it had ended before."""
+    """A run of another machine: its user, and its state if it had ended before."""
 
     user: str
     had_ended: str | None
@@ -170,11 +170,11 @@ class RunElsewhere(NamedTuple):
 def stop_elsewhere(
     name: str, file: str | None, progress: Progress, *, here: Here, dry: bool
 ) -> RunElsewhere | None:
-    """Stop a run that another machine dispatched to the cluster of `-f`; return the run.
+    """Stop a run that another machine dispatched to the cluster of `file`; return the run.
 
-    Nothing is stopped with `dry`. Returns None without a name or a file, if the run has a record
-    here, if the cluster does not run, or if the cluster has no such run: the caller then treats it
-    as a run of this machine.
+    Nothing is stopped with `dry`. Returns None without a name or a file, for a run that is recorded
+    on this machine, and if the cluster does not run or has no such run. The caller then treats it as
+    a run of this machine.
     """
     if not name or file is None or Path(name).name != name or (here.results / name).exists():
         return None
@@ -201,9 +201,9 @@ def fetch(run: RunDirectory, here: Here, *, checkpoints: bool, screen: Screen) -
 
 
 def refuse_active(run: RunDirectory, here: Here, *, stop: str) -> None:
-    """Raise RequestError for an active run, which cannot be resumed; `stop` is the command to name.
+    """Raise RequestError for an active run, which cannot be resumed; the hint names `stop`.
 
-    A run whose cluster does not answer is not refused.
+    A run whose cluster does not answer passes.
     """
     now = status(run, here)
     if not now.state.ended and not now.unsure:
@@ -219,7 +219,7 @@ def fetch_to_resume(
 ) -> None:
     """Fetch outputs and checkpoints of these tasks.
 
-    A failure is only noted: the tasks then resume from the files that are here.
+    A failure is only noted: the tasks then resume from the files on this machine.
     """
     try:
         now = runs.fetch(run, _connector(here), screen=screen, checkpoints=True, of=tasks)
@@ -227,7 +227,7 @@ def fetch_to_resume(
     except TrainyardError as raised:
         error = raised
     if error:
-        screen.note(f"not everything of run {run.name} is here: {error.what}")
+        screen.note(f"not all results of run {run.name} were fetched: {error.what}")
 
 
 def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
@@ -239,7 +239,7 @@ def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
 
 
 def report_all(here: Here, file: str | None) -> Path:
-    """Write the overview page of all runs, or of those on the cluster of `-f`; return its path."""
+    """Write the overview page of all runs, or of those on `file`'s cluster; return its path."""
     rows = []
     for status in statuses(here, file):
         if status.broken:
@@ -253,12 +253,12 @@ def report_all(here: Here, file: str | None) -> Path:
 
 
 def find_run(name: str | None, here: Here, file: str | None = None) -> RunDirectory:
-    """Return the run of this name, else the newest; with `file`, only on the cluster of `-f`."""
+    """Return the run of this name, or the newest; with `file`, only runs on its cluster."""
     return store.find(here.results, name, cluster=_cluster_name(here, file))
 
 
 def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
-    """Return the run of this name; without a name the only active run, else the newest.
+    """Return the run of this name; without a name the only active run, or the newest.
 
     Raises RequestError if several runs are active, or none has this name.
     """
@@ -270,8 +270,8 @@ def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
 def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
     """Return the name of the only active run, None without one.
 
-    Runs whose cluster does not answer count only if no run is certainly active. Raises RequestError
-    if several are left.
+    Runs whose cluster does not answer count only if no other run is active. Raises RequestError if
+    several runs count.
     """
     open_runs = [status for status in statuses if not status.state.ended and not status.broken]
     certain = [status for status in open_runs if not status.unsure]
@@ -288,7 +288,7 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
 
 
 def connect(run: RunDirectory, here: Here) -> Endpoint:
-    """Return the endpoint of a run's cluster, by the copy of its cluster file in the record."""
+    """Return the endpoint of a run's cluster, from the run's copy of the cluster file."""
     cluster = clusters.find(str(run.cluster_file), here.environ, directory=here.directory)
     # The path of a token file is relative to the original cluster file, not to the copy.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))

@@ -1,4 +1,4 @@
-"""Change the size of a cluster without a change of its file."""
+"""Change the size of a cluster without changing its file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
     """Yield an override of the cluster file for each size that differs from the file.
 
-    An unknown group gets one as well: the file's loader then raises the error.
+    An unknown group gets an override as well, for which loading the file raises an error.
     """
     groups = {group.name: group for group in spec.workers}
     for size in sizes:

@@ -1,4 +1,4 @@
-"""tune.* between the command line and dispatch: only what differs from other runs (runs.py)."""
+"""The operations of tune.* that differ from those of other runs (runs.py)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results.store import RunDirectory
 
-# Keys that define a study: values of former trials say nothing about a sweep with other ones.
+# Keys that define a study: if one changes, values of former trials no longer apply.
 _SAME = ("space", "metric", "mode", "objective", "repeats")
 
 
 def about(run: RunDirectory) -> Mapping[str, Any]:
-    """Return the `tune` section of a sweep's record. Raises RequestError for a run without one."""
+    """Return the `tune` section of a sweep's record. Raises RequestError for other runs."""
     tune: Mapping[str, Any] | None = run.record().get("tune")
     if tune is None:
         hint = (
@@ -39,7 +39,7 @@ def ready_again(
     overrides: Sequence[str],
     backend: str | None,
 ) -> tuple[Prepared, Cluster]:
-    """Return the job and cluster that continue an ended sweep. Raises RequestError.
+    """Return the job and the cluster of a run that continues an ended sweep. Raises RequestError.
 
     The recorded job file is used, with `overrides`; the job's other files are sent as they are now.
     """

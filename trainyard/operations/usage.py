@@ -17,15 +17,15 @@ from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Amounts, Job, without_drivers_of_runs
 
-# More active runs are not asked for details: people would not read a longer table.
+# The most active runs that are asked for details: people would not read a longer table.
 _MOST_RUNS = 50
 
 
 @dataclass(frozen=True)
 class RunNow:
-    """An active run, or another active Ray job, whose `job` is None.
+    """An active run, or another active Ray job (`job` is None).
 
-    Other values are None if the cluster does not say; `running` and `waiting` count tasks.
+    Other values are None if unknown; `running` and `waiting` count tasks.
     """
 
     run: str
@@ -50,10 +50,10 @@ class Usage:
 
 
 def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
-    """Ask a cluster for its usage; if no node is up, or no answer comes, return an empty one.
+    """Ask a cluster for its usage; return an empty Usage without a node or an answer.
 
-    `has_ended` says whether a run is recorded as ended: Ray lists its job as running for a moment
-    longer.
+    `has_ended` says whether a run is recorded as ended, because Ray lists its job as running for a
+    moment longer.
     """
     if now.address is None or not any(node.state == "up" for node in now.nodes):
         return Usage()
@@ -109,14 +109,14 @@ def _run(ray: RayApi, job: Job) -> RunNow:
 
 
 def _name(job: Job) -> str:
-    """Return the run of a job, or of the task that started its driver; else the driver's number."""
+    """Return the run of a job, or of its driver's task; else the driver's number."""
     if job.belongs_to:
         return job.belongs_to.run
     return job.submission_id or f"Ray job {job.driver}"
 
 
 def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:
-    """Return how many tasks of a run are running and how many wait, as its runner's file has it.
+    """Return how many tasks of a run are running and how many wait, from its runner's file.
 
     (None, None) if the job is no run, or the file cannot be read.
     """

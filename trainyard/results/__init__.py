@@ -1,1 +1,1 @@
-"""Results on the operator's machine: one directory for each run, never rewritten by another run."""
+"""Results on the operator's machine: one directory for each run, which no other run changes."""

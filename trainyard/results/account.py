@@ -1,4 +1,4 @@
-"""The files of a run: how many were sent, how many came home, and which did not."""
+"""Account for the files of a run: sent, brought home, and not brought home."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lines(run: RunDirectory, state: RunState) -> Iterator[str]:
 def extent(run: RunDirectory, state: RunState) -> str:
     """Return how many files were sent, left out, and brought home, in words.
 
-    Returns "" before the run's end, and for a run whose record lacks these numbers.
+    Returns "" before the run's end, and if the record lacks these numbers.
     """
     sent = store.described(run).get("sent") or {}
     # Records that older versions wrote have no count of the files that were left out.
@@ -91,7 +91,7 @@ def _extent(files: Iterable[AttemptFiles], where: str) -> str:
 def _of_tasks(
     what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]
 ) -> Iterator[str]:
-    """Name one kind of files of the first task that has some, and count the other such tasks.
+    """Name the files of one kind of the first task with such files; count the other such tasks.
 
     `which` chooses the kind among the files of a task's last attempt; `what` is the kind's name.
     """

@@ -10,7 +10,7 @@ from trainyard_runner.wire.events import AttemptEnded
 
 @dataclass(frozen=True)
 class Named:
-    """Some files: their count, and the first names (of files or whole directories).
+    """Several files: their count, and the first names (of files or whole directories).
 
     `more` is the number of files that `names` does not cover.
     """
@@ -21,7 +21,7 @@ class Named:
 
     @classmethod
     def of(cls, recorded: object) -> Named:
-        """Return the files that an event has recorded; an empty record for anything else."""
+        """Return the files in an event's field; no files for a malformed field."""
         if not isinstance(recorded, Mapping) or not isinstance(recorded.get("names"), list):
             return cls()
         names = tuple(name for name in recorded["names"] if isinstance(name, str))

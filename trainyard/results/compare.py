@@ -39,7 +39,7 @@ class Compared:
 class Comparison:
     """All runs, the scalars that are compared, and the settings that differ between runs.
 
-    `differences` has, by the name of a setting, its values in the order of runs.
+    `differences` has each such setting's values, by its name, in the order of `runs`.
     """
 
     runs: tuple[Compared, ...]
@@ -62,7 +62,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = ()) -> Comparison:
-    """Compare runs by the scalars `tags`, else the most telling; write the page into `home`."""
+    """Compare runs by the scalars `tags`, or a few likely ones; write the page into `home`."""
     most = max(10, _MOST_SERIES // len(runs))
     loaded = [_loaded(run, most=most) for run in runs]
     left_out = sum(run.left_out for run in loaded)

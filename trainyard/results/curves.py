@@ -26,7 +26,7 @@ _LARGEST_DRAWN = 1e150  # the page's script squares numbers, and the square must
 
 _NO_METRICS: Mapping[str, Curve] = {}
 
-# Names of scalars that a reader most likely wants to see, the most wanted first.
+# Names of scalars that a reader most likely wants to see, the most likely first.
 _PREFERRED = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -41,9 +41,9 @@ _PREFERRED = [
 
 @dataclass(frozen=True)
 class JobFile:
-    """A job file as resolved, and the parameters by which its tasks differ.
+    """A resolved job file, and the parameters by which its tasks differ.
 
-    `keys` are the keys of the matrix. `parameters` has each task's values of them, by task.
+    `keys` are the keys of the matrix. `parameters` has each task's values of these keys, by task.
     """
 
     content: Mapping[str, Any]
@@ -52,12 +52,12 @@ class JobFile:
 
     @property
     def metric(self) -> str | None:
-        """Return the scalar that the job is tuned or watched by."""
+        """Return the scalar by which `tune:` or `watch:` judges the job's tasks."""
         return self._watched("metric")
 
     @property
     def step(self) -> str | None:
-        """Return the column or key that has the steps of `metric` in a CSV or in JSON lines."""
+        """Return the column (CSV) or key (JSON lines) with the steps of `metric`."""
         return self._watched("step")
 
     def _watched(self, key: str) -> str | None:
@@ -89,7 +89,7 @@ class Series:
 class Curves:
     """The curves of a page, and how many are left out.
 
-    `tags` are the scalars by name; `telling` are the same, the most wanted first.
+    `tags` are the scalars by name; `telling` are the same, by how likely readers want to see them.
     """
 
     series: Sequence[Series]
@@ -119,10 +119,10 @@ class Curves:
     def drawing(self, keys: Sequence[str], *, averaged: Sequence[str] = ()) -> dict[str, Any]:
         """Return the data that the page's script draws.
 
-        Each series has the values of `keys`. For each tag's number it has three indices into
-        `lists`: of its steps, its values and its seconds since `began`. Equal lists are there once,
-        because curves of one task mostly share their steps. `averaged` are the keys over which the
-        page shows means at first.
+        Each series has its values of `keys`. For each tag's number it has three indices into
+        `lists`: of its steps, its values, and its seconds since `began`. Equal lists are stored
+        once, because curves of one task mostly share their steps. `averaged` are the keys over
+        which the page averages at first.
         """
         drawn: list[Curve] = []
         for one in self.series:
@@ -161,10 +161,10 @@ class Curves:
 
 
 def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
-    """Read a run's job file; a missing or broken one is empty.
+    """Read a run's job file; a missing or malformed file counts as empty.
 
-    A job without a matrix that fits its tasks gets one key, `task`, with the task's name. Every
-    task also has the parameter `run`, which is not among the keys.
+    If the matrix is missing or does not match the tasks, the only key is `task`, with the task's
+    name. Every task also has the parameter `run`, which is not among the keys.
     """
     try:
         content = compose(run.job_file.read_text(encoding="utf-8"), origin="job.yaml").value
@@ -194,9 +194,9 @@ def read(
     most: int = _MOST_SERIES,
     metrics: Mapping[str, Curve] = _NO_METRICS,
 ) -> tuple[list[Series], int]:
-    """Read the curves of a run's tasks, in their order; also return how many tasks are left out.
+    """Read the curves of a run's tasks in order; also return how many tasks are left out.
 
-    If there are too many tasks, evenly spread ones are read, because the first ones would all have
+    If there are too many tasks, evenly spread ones are read, because the first tasks would all have
     the same value of the matrix's first key. `metrics` are curves of the job's metric from the
     run's events, by task.
     """

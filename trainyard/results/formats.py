@@ -33,7 +33,7 @@ def age(seconds: float) -> str:
 
 def size(count: float | None) -> str:
     """Return bytes as "512 B", "4.2 KiB", "1.5 GiB"."""
-    from pydantic import ByteSize  # `trainyard --list` imports this module, and no pydantic
+    from pydantic import ByteSize  # here, because `trainyard --list` must not load pydantic
 
     if count is None:
         return "–"

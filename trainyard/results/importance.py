@@ -1,4 +1,4 @@
-"""The importance of a sweep's parameters, by Optuna's own evaluator, from the recorded study."""
+"""The importance of a sweep's parameters, computed by Optuna from the recorded study."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainyard import versions
 
-# PED-ANOVA looks at the best tenth of the complete trials; that must be at least one trial.
+# PED-ANOVA needs at least one trial in the best tenth of the complete trials.
 _FEWEST = 10
 
 
@@ -18,7 +18,7 @@ def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
     it needs no scikit-learn, and knows conditional parameters.
     """
     if not journal.is_file():
-        remark = f"This needs {journal.name}, which did not come back from the cluster."
+        remark = f"This needs {journal.name}, which was not fetched from the cluster."
         return [], remark
 
     try:
@@ -37,8 +37,7 @@ def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             shares = optuna.importance.get_param_importances(study)
-    # Optuna may raise any error for lines that are no journal of its own. The page must be written
-    # all the same.
+    # Optuna may raise any error for a malformed journal, and the page must be written in any case.
     except Exception as error:
         return [], f"Optuna cannot read {journal.name}: {error!r}"
 

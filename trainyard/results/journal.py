@@ -1,4 +1,4 @@
-"""A run's events: each is checked, and recorded in results/ once, in the order of the stream."""
+"""Check a run's events, and record each once in results/, in the order of the stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trainyard.results.store import ResultsError, RunDirectory
 
 @dataclass(frozen=True)
 class Output:
-    """A part of a task's output that was not known before."""
+    """A new part of a task's output."""
 
     task: str
     attempt: int
@@ -32,19 +32,17 @@ class Journal:
     """The recorded part of a run's stream.
 
     Events go to events.jsonl, output to logs/, a sweep's study to study.journal. Each line is
-    written at once and in the stream's order, so that after a crash the last event tells where to
-    continue: `segment` is the number of the stream's file that must be read again from its
-    beginning.
+    written at once and in the stream's order. After a crash, the last event therefore tells the
+    `segment` (the stream's file) that must be read again from its beginning.
 
-    Only one process records a run. In all others `recording` is False: they see the same events,
-    and write nothing. With `may_record` False the process does not try to record, and makes no
-    file.
+    Only one process records a run. In all other processes `recording` is False: they read the same
+    events and write nothing. With `may_record` False, this process never records.
     """
 
     def __init__(self, run: RunDirectory, *, may_record: bool = True) -> None:
         self._run = run
         self._lock: int | None = None
-        # The reason why nothing can be recorded; callers show events all the same.
+        # The reason why nothing can be recorded; callers still show events.
         self.problem: ResultsError | None = None
 
         if may_record and not store.read_only.get():
@@ -65,7 +63,7 @@ class Journal:
             self._count(event)
 
     def apply(self, line: bytes) -> Output | Event | None:
-        """Record one line of the stream; return its event or new output, None if it was known.
+        """Record one line of the stream; return its event or output if the line is new, else None.
 
         Lines of a sweep's study are recorded, but return None. Raises OutsideError if a line before
         this one is missing, or if this line is no event.
@@ -138,7 +136,7 @@ class Journal:
             raise OutsideError(
                 f"{path.name} has a gap: {at - size} bytes are missing before offset {at}",
                 where=str(path),
-                hint="Another program changed this file, or the cluster lost a part of the stream.",
+                hint="Another program changed this file, or the cluster lost part of the stream.",
             )
 
         new = text[size - at :]
@@ -171,7 +169,7 @@ def recorded(run: RunDirectory) -> Iterator[Event]:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Remove a last line without a line end: its writer was killed before the line was complete."""
+    """Remove an incomplete last line, whose writer was killed."""
     if path.exists():
         with path.open("r+b") as file:
             file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))

@@ -1,4 +1,4 @@
-"""A page over all runs: results/index.html, where each run is a row that leads to its report."""
+"""The page of all runs, results/index.html: a table with a link to each run's report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = "index.html"
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """A row of the page: a run with its record, its events' state, and its state in one word."""
+    """A row of the page: a run, its record, its state, and one word for the state."""
 
     run: RunDirectory
     record: Mapping[str, Any]

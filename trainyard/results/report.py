@@ -24,7 +24,7 @@ from trainyard.wording import clean
 
 _PAGE = Path(__file__).with_name("page")
 _SCRIPTS = ("page.js", "chart.js", "curves.js", "sweep.js", "logs.js", "live.js")
-# The most characters of a resolved file: one with 10,000 tasks would make the page unusable.
+# The most characters of a resolved file: 10,000 tasks in one would make the page unusable.
 _LONGEST_FILE = 200_000
 # The order in which the report lists the states.
 _TASK_STATES: tuple[TaskState, ...] = (
@@ -38,10 +38,10 @@ _TASK_STATES: tuple[TaskState, ...] = (
 
 
 def write_report(run_dir: Path, *, watched: bool = False) -> Path:
-    """Write a run's report from whatever is in its directory; return the page's path.
+    """Write a run's report from the files of its directory; return the page's path.
 
-    A page that is `watched` loads itself again every few seconds. Raises RequestError when the
-    directory is no run's.
+    A `watched` page reloads itself every few seconds. Raises RequestError if the directory is not a
+    run's.
     """
     run = RunDirectory(run_dir)
     state = states.fresh(run)
@@ -55,7 +55,7 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
 
 
 def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
-    """Write a page, whole or not at all; its policy (CSP) allows only Trainyard's own scripts."""
+    """Write a page atomically; its CSP allows only Trainyard's own scripts."""
     script = "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     media = "img-src 'self' data:; media-src 'self'"
@@ -68,7 +68,7 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
         ),
     }
     page = _environment().get_template(template).stream({**values, **ours})
-    # The pid is in the name because another command may write the same page at the same time.
+    # The name has the pid, because another command may write the same page at the same time.
     part = path.with_name(f".{os.getpid()}.html")
     with store.written(path):
         with part.open("wb") as file:
@@ -145,9 +145,9 @@ def _drawing(
     averaged: Sequence[str],
     seen_first: int | None,
 ) -> dict[str, Any]:
-    """Return the data that the page draws; if the run resumes another, also when it began.
+    """Return the data that the page draws; for a run that resumes another, also its beginning.
 
-    The curves then also have the values of the other run.
+    The curves then also have the values of the former run.
     """
     drawing = gathered.drawing(job.keys, averaged=averaged)
     resumed = None
@@ -189,7 +189,7 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
 
 
 def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return the number in each state and its caption; only `succeeded` is listed with 0."""
+    """Return (count, caption) of each state; without empty states, except `succeeded`."""
     figures = []
     for state, count in counts.items():
         if count or state == "succeeded":

@@ -1,4 +1,4 @@
-"""Scalars of TensorBoard event files, CSV and JSON lines, thinned to what a plot can show."""
+"""Scalars of TensorBoard event files, CSV and JSON lines, thinned for a plot."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Point = tuple[float, float, float]
 # Tag, step, value, seconds since 1970.
 Scalar = tuple[str, float, float, float]
 
-# Names that steps have in hand-written logs and in those of Lightning, Stable-Baselines3, Ray Tune,
-# CleanRL and RSL-RL.
+# Names of steps in hand-written logs and in logs of Lightning, Stable-Baselines3, Ray Tune, CleanRL
+# and RSL-RL.
 _STEPS = (
     "step",
     "global_step",
@@ -43,7 +43,7 @@ _LARGEST_TABLE = 64 * 1024 * 1024
 
 @dataclass
 class Curve:
-    """One scalar over steps: evenly spread points, at most `limit`, and always the last one."""
+    """One scalar over steps: at most `limit` evenly spread points, and the last point."""
 
     limit: int
     steps: array[float] = field(default_factory=lambda: array("d"))
@@ -56,8 +56,8 @@ class Curve:
     def add(self, step: float, value: float, time: float = 0.0) -> None:
         """Add a point.
 
-        A step that is not above the last one means that a later attempt began at that step. Points
-        of the earlier attempt from that step on are removed.
+        A step that is not above the last one is the first of a later attempt: the earlier attempt's
+        points from this step on are removed.
         """
         if step <= self._last[0]:
             keep = bisect_left(self.steps, step)
@@ -94,12 +94,11 @@ def read_directory(
 ) -> dict[str, dict[str, Curve]]:
     """Return the curves below a directory, by subdirectory ("" for its top) and tag.
 
-    Event files of one subdirectory continue each other, the oldest first, as those of a resumed
-    training do. With `by_attempt`, files in the same subdirectory below attempt-1/, attempt-2/ and
-    so on continue each other, too.
+    Event files of one subdirectory count as one training that was resumed, the oldest file first.
+    With `by_attempt`, so do files in the same subdirectory of attempt-1/, attempt-2/ and so on.
 
-    A table (see read_table; `step` names its steps) is only read if its subdirectory has no event
-    files, because loggers that write both write the same values. At most `tags` tags of every
+    A table (see `read_table`; `step` names its steps) is read only if its subdirectory has no event
+    files, because loggers that write both write the same values. At most `tags` tags of each
     subdirectory are read.
     """
     paths = [directory / name for name in tree.files(str(directory))]
@@ -125,7 +124,7 @@ def read_directory(
 
 
 def read_file(path: Path) -> Iterator[Scalar]:
-    """Yield the scalars of an event file, without those that have a number that is not finite."""
+    """Yield those scalars of an event file whose numbers are all finite."""
     with path.open("rb") as file:
         for scalar in event_files.scalars(file):
             if all(map(math.isfinite, scalar[1:])):
@@ -135,9 +134,9 @@ def read_file(path: Path) -> Iterator[Scalar]:
 def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
     """Yield the finite numbers of each row with its step, in a CSV with a header or in JSON lines.
 
-    Steps are in the column or key that `step` names, or else in one that common loggers use. A file
-    without any of them, or of more than 64 MiB, yields nothing: it is other data. A row without a
-    `timestamp` gets the time at which the file was changed last.
+    Steps are in the column or key `step`, or in one that common loggers use. A file without steps,
+    or of more than 64 MiB, yields nothing: it has other data. A row without a `timestamp` gets the
+    file's modification time.
     """
     status = path.stat()
     if status.st_size > _LARGEST_TABLE:
@@ -152,7 +151,7 @@ def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
         if step is not None:
             names = (step, *_STEPS)
         key: str | None = None
-        # csv.Error: a field has more than 128 KiB, so it is no number, and reading ends.
+        # csv.Error: a field of more than 128 KiB is no number, and reading ends.
         with contextlib.suppress(csv.Error):
             for row in rows:
                 key = key or next((name for name in names if name in row), None)
@@ -175,7 +174,7 @@ def _json_row(line: str) -> dict[str, Any]:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the finite numbers of a row; all values of a CSV are text."""
+    """Return the finite numbers of a row, whose values are text in a CSV."""
     numbers: dict[str, float] = {}
     for name, value in row.items():
         is_scalar = isinstance(value, str | int | float) and not isinstance(value, bool)
@@ -186,7 +185,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _begun(path: Path) -> tuple[list[str], int, str]:
-    """Return an event file's sort key: its directory, and the second in its name.
+    """Return an event file's sort key: its directory, and the time in its name.
 
     Names are events.out.tfevents.SECOND.HOST and more.
     """

@@ -1,4 +1,4 @@
-"""The state of a run, its tasks and their attempts, as the run's events tell it."""
+"""The state of a run, its tasks and their attempts, computed from the run's events."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep
 
 State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
-# A run that resumes another skips the tasks that succeeded there.
+# A run that resumes another one skips the tasks that succeeded in the former run.
 TaskState = State | Literal["skipped"]
 ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
-# The outcomes of attempts in the report, which draws each in another way.
+# The outcomes of attempts that the report draws differently.
 KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
 _NOTES_KEPT = 50
 # The fields of events in a document, in order.
@@ -86,8 +86,8 @@ class Task:
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: CheckpointKept | None = None  # the last one
     ended_because: str | None = None  # None: see the reason of the last attempt
-    # The archives of the task's outputs on the cluster. A whole archive replaces all earlier ones,
-    # or with outputs_each_attempt those of the same attempt.
+    # The archives of the task's outputs on the cluster. A whole archive replaces all earlier ones;
+    # with outputs_each_attempt, only those of its attempt.
     archives: list[OutputsKept] = field(default_factory=list)
 
     @property
@@ -99,7 +99,7 @@ class Task:
 
     @property
     def files(self) -> tuple[AttemptFiles, ...]:
-        """Return the files of the attempts whose outputs are kept: the last one, or each.
+        """Return the files of the last attempt, or with outputs_each_attempt of all attempts.
 
         Attempts with unknown files are left out.
         """
@@ -110,7 +110,7 @@ class Task:
 
     @property
     def reason(self) -> str | None:
-        """Return why the task has ended, if known; "never ran: ..." if no node began it."""
+        """Return why the task has ended, if known; "never ran: ..." if it had no node."""
         reason = self.ended_because or self.last.reason
         if self.state == "skipped":
             return reason
@@ -123,14 +123,14 @@ class Task:
         return "never ran"
 
     def missing(self, run: RunDirectory) -> list[OutputsKept]:
-        """Return the archives that were not brought into the task's outputs here yet."""
+        """Return the archives that are not yet in the task's outputs on this machine."""
         if not self.archives:
             return []
         last = store.fetched(run.outputs(self.name))
         return [archive for archive in tuple(self.archives) if archive.number > last]
 
     def attempt(self, event: AttemptStarted | AttemptEnded | CheckpointKept) -> Attempt:
-        """Return the attempt that an event is about; it is added if no event named it before."""
+        """Return the attempt of an event; add the attempt if this is its first event."""
         if not self.attempts or self.attempts[-1].number != event.attempt:
             node = None if isinstance(event, CheckpointKept) else event.node
             self.attempts.append(Attempt(self.name, event.attempt, node, event.time))
@@ -160,7 +160,7 @@ class RunState:
     ) -> None:
         """Begin with the state before the first event.
 
-        `tune` is the section `tune` of the job file. `resumes` is the entry of run.json about the
+        `tune` is the section `tune` of the job file. `resumes` is run.json's entry about the former
         run that this one resumes.
         """
         self.run = run
@@ -172,8 +172,8 @@ class RunState:
         self.last_contact: float | None = None  # the time of the newest event
         self.seconds: float | None = None
         self.node_id: str | None = None
-        # The directory with the run's checkpoints, on storage that outlives the head; None: the
-        # checkpoints are on the head's disk.
+        # The directory of the run's checkpoints on storage that outlives the head; None if they are
+        # on the head's disk.
         self.checkpoints_at: str | None = None
         self.exit: int | None = None
         self.error: str | None = None
@@ -203,8 +203,8 @@ class RunState:
     def waiting(self) -> Waiting | None:
         """Return the event that says what tasks wait for; None if nothing waits.
 
-        The event is stale, and dropped, once a task has started. Without waiting tasks, this is the
-        event about what the Ray tasks and actors of running tasks wait for.
+        A started task makes this event stale. Without waiting tasks, the event says what the Ray
+        tasks and actors of running tasks wait for.
         """
         if self.ended:
             return None
@@ -214,7 +214,7 @@ class RunState:
 
     @property
     def kept_free(self) -> Room:
-        """Return the room that is kept free now for actors and Ray tasks that tasks start."""
+        """Return the resources now kept free for actors and Ray tasks that tasks start."""
         if self.ended:
             return NO_ROOM
         return self._kept_free
@@ -246,7 +246,7 @@ class RunState:
                 self._ended(event)
 
     def _apply_waiting(self, event: Waiting | KeptFree | DriversWaiting) -> None:
-        """Remember what tasks wait for, or the room that is kept free for what they start."""
+        """Remember what tasks wait for, or the resources kept free for their Ray tasks."""
         match event:
             case Waiting():
                 self._waiting = event
@@ -283,7 +283,7 @@ class RunState:
 
     @property
     def done(self) -> int:
-        """Return how many tasks succeeded, here or in the run that this one resumes."""
+        """Return how many tasks succeeded, in this run or in the one that it resumes."""
         return self.counts["succeeded"] + self.counts["skipped"]
 
     def task(self, name: str) -> Task:
@@ -325,7 +325,7 @@ class RunState:
 
         `unsure` says why newer events may be missing, such as a cluster that does not answer.
         """
-        # Without an answer of the cluster, the run's duration is known up to its newest event only.
+        # Without an answer of the cluster, the run's duration is known only up to its newest event.
         if unsure is not None and self.last_contact is not None:
             now = self.last_contact
 
@@ -413,14 +413,12 @@ class RunState:
             self.sweep.apply(event)
 
         end = (self.started or event.time) + event.seconds
-        # Tasks of a run whose runner is gone were not stopped: they were lost with the runner, or
-        # never began.
+        # If the runner is gone, unfinished tasks were lost or never began; none was stopped.
         lost = event.state == "failed" and event.by == "operator"
         for task in self.tasks.values():
             attempt = task.last
             if task.state == "running" and attempt.seconds is None:
-                # The runner died before it could report the end; the attempt cannot have run for
-                # longer than the run.
+                # The runner died before it reported the attempt's end. The run's end bounds it.
                 attempt.seconds = round(max(0.0, end - attempt.started), 3)
                 if lost:
                     attempt.outcome = "lost"

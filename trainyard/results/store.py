@@ -18,15 +18,15 @@ from trainyard.errors import OutsideError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 KNOWN_IN = (
-    "A run is known in the results/ from which it was dispatched: repeat this there, or set "
-    "$TRAINYARD_RESULTS to that directory."
+    "A run is known only to the results/ from which it was dispatched: repeat the command there, or "
+    "set $TRAINYARD_RESULTS to that directory."
 )
-# True with --dry: nothing may be written to results/, so new events are shown and not recorded.
+# True with --dry: new events are shown, but not recorded in results/.
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
 
 
 _YEAR_9999 = datetime.datetime(9999, 1, 1, tzinfo=datetime.timezone.utc).timestamp()
-# The end of a run's name: its second, and two random bytes.
+# The end of a run's name: date, time, and two random bytes.
 _WHEN = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")
 
 
@@ -36,7 +36,7 @@ class ResultsError(OutsideError):
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Turn an OSError into a ResultsError; `path` is what the block writes below results/."""
+    """Turn an OSError into a ResultsError; the block writes `path` below results/."""
     try:
         yield
     except OSError as error:
@@ -74,13 +74,13 @@ class RunDirectory:
     def record(self) -> dict[str, Any]:
         """Return run.json: the user, the command, the cluster, the versions.
 
-        Raises RequestError for a missing or damaged one.
+        Raises RequestError if the file is missing or damaged.
         """
         path = self.path / "run.json"
         try:
             record = {"cluster": "", "tasks": [], **json.loads(path.read_text(encoding="utf-8"))}
             if not all(isinstance(text, str) for text in (record["cluster"], *record["tasks"])):
-                raise ValueError("names are no text")
+                raise ValueError("a name is no text")
         except (OSError, ValueError, TypeError, RecursionError) as error:
             hint = f"If it is not needed: rm -r {shlex.quote(str(self.path))}"
             raise RequestError("not the record of a run", where=str(path), hint=hint) from error
@@ -92,12 +92,12 @@ def run_name(job: str, *, now: datetime.datetime, entropy: bytes) -> str:
 
 
 def job_of(name: str) -> str:
-    """Return the name of the job, with which a run's name begins."""
+    """Return the job's name, which is the beginning of a run's name."""
     return _WHEN.sub("", name)
 
 
 def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> RunDirectory:
-    """Make the directory of a new run from its record and both files as resolved (YAML text)."""
+    """Make the directory of a new run, with its record and both resolved files (YAML text)."""
     run = RunDirectory(home / str(record["run"]))
     try:
         _create(run, record, cluster=cluster, job=job)
@@ -117,22 +117,22 @@ def _create(run: RunDirectory, record: Mapping[str, Any], *, cluster: str, job: 
         (run.path / directory).mkdir()
     run.cluster_file.write_text(cluster, encoding="utf-8")
     run.job_file.write_text(job, encoding="utf-8")
-    # Last, and whole or not at all: a directory with a run.json is a run.
+    # Written last and atomically: a directory with a run.json is a run.
     part = run.path / ".run.json"
     part.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     part.rename(run.path / "run.json")
 
 
 def keep_study(run: RunDirectory, study: str) -> None:
-    """Begin the study of a resumed sweep with the study of the earlier run; "" writes nothing."""
+    """Begin a resumed sweep's study with the former run's `study`; "" writes nothing."""
     if study:
         with written(run.study):
             run.study.write_text(study, encoding="utf-8")
 
 
 def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
-    """Return every run, or those of a cluster, the newest first."""
-    # A run without its run.json is damaged, but is listed.
+    """Return all runs, or the runs of a cluster, the newest first."""
+    # A run without its run.json is damaged, but listed.
     paths = {path.parent for path in (*home.glob("*/run.json"), *home.glob("*/events.jsonl"))}
     dated = []
     for run in map(RunDirectory, paths):
@@ -144,7 +144,7 @@ def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
 
 
 def described(run: RunDirectory) -> dict[str, Any]:
-    """Return a run's record; {} for a damaged record, so that a list shows the other runs."""
+    """Return a run's record; {} for a damaged record, which must not hide other runs."""
     try:
         return run.record()
     except RequestError:
@@ -152,7 +152,7 @@ def described(run: RunDirectory) -> dict[str, Any]:
 
 
 def started(record: Mapping[str, Any]) -> float | None:
-    """Return when a run was dispatched, in Unix seconds; None if its record does not say."""
+    """Return when a run was dispatched, in Unix seconds; None if it is not recorded."""
     try:
         moment = datetime.datetime.fromisoformat(str(record.get("started"))).timestamp()
     except (ValueError, OverflowError):
@@ -168,8 +168,8 @@ def find(
 ) -> RunDirectory:
     """Return the run of this name or unambiguous beginning, or the newest run of the job `name`.
 
-    Without a name, return the newest run (of the cluster, if given). `elsewhere` is the hint for a
-    run that is not recorded here.
+    Without a name, return the newest run (of the cluster, if given). `elsewhere` is the hint for an
+    unknown run.
 
     Raises RequestError with the nearest names.
     """
@@ -212,7 +212,7 @@ def _no_runs(home: Path, cluster: str | None) -> RequestError:
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
-    """Move an arrived checkpoint to its place; the former one is renamed to ...older-than-SEQ."""
+    """Move a fetched checkpoint to its place; rename the former one to ...older-than-SEQ."""
     directory = run.checkpoint(task)
     if directory.exists():
         directory.rename(directory.with_name(f"{directory.name}.older-than-{seq}"))
@@ -221,7 +221,7 @@ def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) ->
 
 
 def fetched(directory: Path) -> int:
-    """Return the number of the last archive that was brought into a directory, 0 without one."""
+    """Return the number of the last archive fetched into a directory, 0 without one."""
     path = number_file(directory)
     if path.exists() and directory.exists():
         return int(path.read_text(encoding="utf-8") or 0)

@@ -1,4 +1,4 @@
-"""The state of a sweep and its trials, as the run's events tell it, and its part of `--json`."""
+"""The state of a sweep and its trials, computed from the run's events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Trial:
 
     @property
     def spread(self) -> float | None:
-        """Return the standard deviation over its repeats; None for fewer than two, or overflow."""
+        """Return the standard deviation over repeats; None for fewer than two, or overflow."""
         known = [value for value in self.values if value is not None]
         if len(known) < 2:
             return None
@@ -43,7 +43,7 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        """Return how long the trial took; None while it runs, and for a trial of an earlier run."""
+        """Return how long the trial took; None while it runs, or if an earlier run had it."""
         if not self.tasks or self.started is None or self.ended is None:
             return None
         return max(0.0, self.ended - self.started)
@@ -83,7 +83,7 @@ class Sweep:
                         trial.ended = event.time
 
     def ranked(self) -> list[Trial]:
-        """Return the complete trials, the best first; the earlier of two equal ones is better."""
+        """Return the complete trials, the best first, the earlier first of equal ones."""
         sign = 1 if self.tune["mode"] == "min" else -1
         ranks = []
         for trial in list(self.trials.values()):
@@ -102,7 +102,7 @@ class Sweep:
         return {state: counts[state] for state in states}
 
     def document(self) -> dict[str, Any]:
-        """Return the sweep's part of what `--json` prints of a run."""
+        """Return the sweep's part of a run's `--json` document."""
         best = None
         first = self.best
         if first:
@@ -124,7 +124,7 @@ class Sweep:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number as float; None for anything else: Python's JSON has NaN, too."""
+    """Return a finite number as float; None for other values, such as NaN in Python's JSON."""
     if isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
         return float(value)
     return None

@@ -1,6 +1,6 @@
-"""The report's tables, as its template takes them: tasks, failures, timeline, nodes, logs, media.
+"""The report's tables for its template: tasks, failures, timeline, nodes, logs, media.
 
-The tables are bounded: `shown` has the first rows of each kind, and `left_out` counts the others.
+Each table is bounded: `shown` has its first rows, and `left_out` counts the others.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Row = dict[str, Any]
 
 
 def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str, float]) -> Row:
-    """Return rows of the first tasks, and of later ones that failed, were stopped or retried.
+    """Return rows of the first tasks, and of later tasks that failed, were stopped or retried.
 
     A row has the last value of the task's curve, the task's values of the matrix, and its attempts
     if there was more than one.
@@ -79,7 +79,7 @@ def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str,
 
 
 def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
-    """Return the failed attempts that ended their task (`final`), or those that were retried."""
+    """Return the failed attempts that ended their task (`final`), or the retried ones."""
     failed = []
     for task in state.tasks.values():
         for attempt in task.attempts:
@@ -95,7 +95,7 @@ def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
 
 
 def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ...]]]:
-    """Return groups of nodes whose machines are alike: the nodes' names, and the facts."""
+    """Return (nodes' names, facts) of each group of nodes with equal hardware and versions."""
     names_by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name in sorted(state.nodes, key=formats.natural):
         names_by_facts.setdefault(tuple(_machine(state.nodes[name])), []).append(name)
@@ -116,7 +116,7 @@ def checks(state: RunState) -> Row:
 
 
 def timeline(state: RunState) -> Row:
-    """Return a run's earliest attempts as bars, in a lane for each node.
+    """Return a run's earliest attempts as bars, with one lane for each node.
 
     Positions and widths are in percent of the run's time.
     """
@@ -162,9 +162,9 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos; each task may show the same number, its last ones by name.
+    """Return images and videos: equally many of each task, the last by name.
 
-    `source` is what the page shows: a small image's content, or the link. `link` leads to the file.
+    `source` is a small image's content, or the same as `link`: the link to the file.
     """
     kinds = (*_IMAGES, *_VIDEOS)
     names_of: dict[str, list[str]] = {}
@@ -195,7 +195,7 @@ def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
 
 
 def logs(run: RunDirectory, state: RunState) -> Row:
-    """Return the ends of the logs, cut to one length; logs of failed attempts come first."""
+    """Return the ends of the logs, of the same length; logs of failed attempts come first."""
     attempts = sorted(
         state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running")
     )
@@ -294,8 +294,7 @@ def _lane(
     free_at: list[float] = []
     bars = []
     for attempt in attempts:
-        # Ends come from rounded seconds: an attempt may seem to overlap the one before by a few
-        # milliseconds.
+        # Ends are rounded: consecutive attempts may seem to overlap by a few milliseconds.
         row = 0
         while row < len(free_at) and free_at[row] > attempt.started + 0.02:
             row += 1

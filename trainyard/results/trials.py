@@ -19,8 +19,8 @@ from trainyard.spec.tune import BY_LOGARITHM, KINDS
 from trainyard.wording import clean
 
 _MOST_TRIALS = 2000
-# The most tasks whose learning curves are in the page, those of the best trials first. Only the
-# curves of SEEN_FIRST trials are visible at first.
+# The most tasks whose learning curves are in the page, the best trials' tasks first. At first, only
+# the curves of SEEN_FIRST trials are visible.
 _MOST_CURVES = 120
 SEEN_FIRST = 10
 
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def job_file(job: JobFile, sweep: Sweep) -> JobFile:
-    """Return a sweep's job file with each task's trial and repeat as its parameters.
+    """Return a sweep's job file, with each task's trial and repeat as its parameters.
 
     The SEEN_FIRST best trials come first, then running ones, then the others.
     """
@@ -45,7 +45,7 @@ def job_file(job: JobFile, sweep: Sweep) -> JobFile:
 
 
 def drawn(job: JobFile) -> JobFile:
-    """Return the job file with only those tasks whose curves are drawn."""
+    """Return the job file with only the tasks whose curves are drawn."""
     return dataclasses.replace(
         job, parameters=dict(itertools.islice(job.parameters.items(), _MOST_CURVES))
     )
@@ -86,7 +86,7 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
 
 
 def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> Row:
-    """Return a parameter's axis: labels for choice and grid, else two ends and `log`."""
+    """Return a parameter's axis: labels for choice and grid, else both ends and `log`."""
     (kind,) = parameter.keys() & KINDS
     axis: Row = {"key": name, "name": clean(name)}
     if kind not in ("choice", "grid"):

@@ -1,4 +1,4 @@
-"""The tasks of Invoke, which are the commands: each calls one operation and returns a Report."""
+"""The commands, as tasks of Invoke: each calls one operation and returns a Report."""
 
 from __future__ import annotations
 

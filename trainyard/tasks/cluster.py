@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trainyard.operations.clusters import RunGuard
     from trainyard.steps import PlannedStep, StepResult
 
-# Words for states whose name in --json would not be understood in a table.
+# Words for states whose --json name is unclear in a table.
 _STATES = {"recorded": "not asked"}
 NODES_ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 NODE = "The name of a node, as cluster.status shows it, or of a host of the cluster file."
@@ -42,32 +42,32 @@ PORT = "The node's port, or HERE:PORT to open port HERE of this machine (0: any 
 ALL = "Also print the lines in which Ray dumps its own state."
 FOLLOW = "Keep printing new lines (default)."
 END_RUNS = (
-    "Stop active runs if their nodes are to be removed; without this flag, the runs are named "
-    "and nothing is done."
+    "Stop active runs if their nodes are to be removed; without this flag, the command lists the "
+    "runs and does nothing."
 )
 PURGE = (
-    "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and no "
+    "Also remove the KubeRay operator, its CRDs and the namespace, if Trainyard made them and no "
     "other cluster needs them."
 )
 RECREATE = "Replace every node, also the head; this ends all runs."
 REMOVE = (
     "Drain hosts that the file no longer names, and let them leave the cluster as they were found."
 )
-FORCE = "With --remove: also hosts that cannot be reached, and will not come back."
+FORCE = "With --remove: also remove hosts that cannot be reached and will not come back."
 ADOPT = (
-    "Take over what is there by this name: the cluster of another tool (kuberay, microk8s), "
-    "or what plain `ray up` made (ec2)."
+    "Take over an existing cluster of this name: of another tool (kuberay, microk8s), or of plain "
+    "`ray up` (ec2)."
 )
 ALL_OF = (
-    "Remove every cluster that this machine made and whose name begins with ALL, after a question."
+    "Remove all clusters that this machine made and whose names begin with ALL, after a question."
 )
 YES = "With --all: do not ask."
 KEEP_DISKS = "Keep the nodes' disks, which still cost money; they are listed (ec2)."
-REGION = "Also search this region of AWS, or `all`, for clusters that no file or record here names."
+REGION = "Also search this region of AWS, or `all`, for clusters that no file or record names."
 _CONTEXT = "Also list the RayClusters that another tool made on the Kubernetes of this context."
 SIZES = (
-    "GROUP=N: the group gets N nodes; a group that grows and shrinks gets N as its minimum. "
-    "Several may be given."
+    "GROUP=N: the group gets N nodes; a group that autoscales gets N as its minimum. Several may be "
+    "given."
 )
 
 
@@ -211,9 +211,9 @@ def status(call: Call) -> Report:
     now = lazy.clusters.status(call.cluster())
 
     def has_ended(run: str) -> bool:
-        # Ray lists a run's job as running for a moment after the run's end. `run_guard` is
-        # imported only to ask about such a run.
-        return bool(lazy.run_guard.told_its_end(call.here.results, run))
+        # Ray lists a run's job as running for a moment after the run's end. `run_guard` is imported
+        # only for active runs.
+        return bool(lazy.run_guard.is_recorded_as_ended(call.here.results, run))
 
     usage = lazy.usage.ask(now, has_ended=has_ended)
     return status_report(now, usage, now.hosts())
@@ -222,10 +222,10 @@ def status(call: Call) -> Report:
 @task(
     *CLUSTER,
     dry=True,
-    help={"fix": "Also mend what steps of cluster.up can mend; then look again."},
+    help={"fix": "Also run the steps of cluster.up that mend findings; then check again."},
 )
 def doctor(call: Call, fix: bool = False) -> Report:
-    """Find what is broken or will break: nodes, hosts, certificates, disks; exit 5 if anything."""
+    """Find what is broken or will break (nodes, hosts, certificates, disks); exit 5 if anything."""
     cluster = call.cluster()
     found = lazy.clusters.diagnose(cluster)
     if fix and not call.dry and any(finding.step for finding in found):
@@ -254,7 +254,7 @@ def scale(
 
     command = _flagged(f"cluster.scale {shlex.join(sizes or [])}", {"--adopt": adopt})
     result = _made(call, cluster, command, end_runs=end_runs)
-    # The next cluster.up, which lacks these sizes, restores those of the file.
+    # The next cluster.up restores the file's sizes.
     back = f"write it into {file.loaded.source} to keep it, or cluster.up goes back"
     notes = [*result.notes]
     for difference in lazy.scale.size_differences(file.spec, cluster.spec):
@@ -273,7 +273,7 @@ def show(call: Call) -> Report:
 
 @task(dry=True, name="list", help={"region": REGION, "context": _CONTEXT})
 def list_(call: Call, region: str = "", context: str = "") -> Report:
-    """List the clusters that have a file here, and those that were made from files elsewhere."""
+    """List the clusters of the files here, and clusters that were made from files elsewhere."""
     here = call.here
     clusters, remarks = lazy.cluster_list.list_clusters(
         here.environ,
@@ -315,7 +315,7 @@ def _next_of_list(clusters: Sequence[ListedCluster]) -> str:
 
 @task(*CLUSTER, dry=True, name="open")
 def open_(call: Call) -> Report | None:
-    """Show the dashboard's address and login; open it in a browser if there is one."""
+    """Show the dashboard's address and login; open the dashboard in a browser if there is one."""
     cluster = call.cluster()
     endpoint = lazy.clusters.connect(cluster)
     now = lazy.clusters.status(cluster)
@@ -360,7 +360,7 @@ def forward(call: Call, node: str, port: str) -> Report | None:
         line = f"would: Open port {there} of {node} on port {here} of this machine"
         return Report({"node": node, "port": there}, [line])
 
-    programs.find(words[0], os.environ, hint=f"Install it: {node} is reached by it.")
+    programs.find(words[0], os.environ, hint=f"Install it: only this program reaches {node}.")
 
     def failed(reason: str) -> None:
         note(f"note: a connection to {node} failed: {reason}")
@@ -394,7 +394,7 @@ def _show_until_interrupted(call: Call, opened: Report, leads: str) -> None:
 
 
 def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) -> list[str]:
-    """Return lines that say how to use Ray's own command line with the cluster."""
+    """Return lines on how to use Ray's own command line with the cluster."""
     lines = [f"Ray's own commands: ray job list --address={address}"]
     if now.gcs:
         # Without this variable, Ray replaces 127.0.0.1 by another address of this machine.
@@ -413,7 +413,7 @@ def logs(call: Call, node: str = "", follow: bool = True, all: bool = False) -> 
     """Print the log files of all nodes, or of one, each line with its node."""
     lines = lazy.nodes.logs(call.cluster(), follow=follow, node=node, everything=all)
     for line in lines:
-        # One JSON document per line instead of one in all, since the logs may not end.
+        # One JSON document per line, because the logs may not end.
         if call.json:
             text = json.dumps(asdict(line))
         else:
@@ -428,7 +428,7 @@ def logs(call: Call, node: str = "", follow: bool = True, all: bool = False) -> 
     help={"node": NODE, "command": "Run this command in the node's shell instead."},
 )
 def shell(call: Call, node: str = "head", command: str = "") -> Report:
-    """Open a shell on a node (default: the head) or host; its exit code is the command's."""
+    """Open a shell on a node (default: the head) or host; exit with the shell's exit code."""
     from trainyard.seams import programs
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -441,7 +441,7 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
 def _meant(
     call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool
 ) -> tuple[Cluster, str]:
-    """Return the cluster under these flags, and the command `cluster.up` with the same flags.
+    """Return the cluster with these flags, and the command `cluster.up` with the same flags.
 
     Raises RequestError.
     """
@@ -466,7 +466,7 @@ def planned(
 ) -> Report:
     """Return the report of what `command` would do, and of the runs that it would end.
 
-    `documents` are what Kubernetes would be sent, for --json.
+    `documents` are the documents that Kubernetes would get, for --json.
     """
     runs = lazy.run_guard.would_end(cluster, plan)
     needed = [step.needs for step in plan if step.state == "would" and step.needs]
@@ -540,7 +540,7 @@ def _removed(
 
 
 def _remove_leftovers(call: Call, cluster: Cluster) -> None:
-    """Remove what killed runs left; an error, such as a rejected token, only becomes a note."""
+    """Remove what killed runs left; only note an error, such as a rejected token."""
     try:
         lazy.leftovers.remove(cluster, call.progress)
     except TrainyardError as error:
@@ -548,7 +548,7 @@ def _remove_leftovers(call: Call, cluster: Cluster) -> None:
 
 
 def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> RunGuard:
-    """Print which cluster and file are meant; return the guard of its runs."""
+    """Print the cluster and its file; return the guard of its runs."""
     source = paths.shown(cluster.loaded.source)
     note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {source} says")
     return lazy.clusters.RunGuard(

@@ -65,7 +65,7 @@ def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
-    """Return the report of a cluster's problems and remedies, with a DoctorError if it has any."""
+    """Return the report of a cluster's findings and remedies; any finding is a DoctorError."""
     if not found:
         document = {"name": name, "ok": True, "findings": []}
         return Report(document, [f"nothing is wrong with cluster {name}"])
@@ -86,7 +86,7 @@ def findings_report(name: str, found: Sequence[Finding]) -> Report:
 
     hint = None
     if any(finding.step for finding in found):
-        hint = "Do what can be done about it: trainyard cluster.doctor --fix"
+        hint = "Mend what steps of cluster.up can mend: trainyard cluster.doctor --fix"
 
     return Report(
         {"name": name, "ok": False, "findings": findings},
@@ -110,7 +110,7 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
 
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Table:
-    """Return the table of hosts; "?" marks a value that is unknown as its host does not answer."""
+    """Return the table of hosts; "?" marks a value of a host that does not answer."""
     columns = ["host", "role", "state", "version", "voter", "certs end"]
     voters = {True: "yes", False: "no", None: "?"}
     has_nodes = any(host.nodes for host in hosts)
@@ -154,7 +154,7 @@ def _leash(leash: LeashStatus, moment: float | None) -> str:
 
 
 def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
-    """Return the document for `--json`, whose fields programs rely on: only add, never rename."""
+    """Return the document for `--json`: programs rely on its fields, so never rename one."""
     nodes = []
     for node in now.nodes:
         amounts = _amounts(usage, [node.name])
@@ -209,7 +209,7 @@ def _free(usage: Usage, node: str) -> str:
 
 
 def shown_address(address: str, tunnel: str | None) -> str:
-    """Return the address; for a tunnel, which closes with this process, how to open it again."""
+    """Return the address; for a tunnel, which ends with this process, how to open it again."""
     if tunnel is None:
         return address
     return f"on {tunnel}; `trainyard cluster.open` leads there"

@@ -43,7 +43,7 @@ CLUSTER = (*REGISTRY, "backend")
 
 
 def words_behind_dashes() -> list[str]:
-    """Return the words after `--`, from sys.argv: Invoke itself would join them by blanks."""
+    """Return the words after `--` from sys.argv, because Invoke joins them with blanks."""
     if "--" in sys.argv:
         return sys.argv[sys.argv.index("--") + 1 :]
     return []
@@ -87,7 +87,7 @@ class Call:
         return Here(os.environ, Path.cwd())
 
     def cluster(self) -> Cluster:
-        """Return the cluster that -f, --set and --backend mean. Raises RequestError."""
+        """Return the cluster that -f, --set and --backend choose. Raises RequestError."""
         here = self.here
         return lazy.clusters.find(
             self.file,
@@ -179,10 +179,10 @@ class Command(tasks.Task[Any]):
 def task(
     *shared: str, dry: bool = False, collection: str = "", **options: Any
 ) -> Callable[[Callable[..., Report | None]], Command]:
-    """Make a task of a function; `shared` are the names of its SHARED flags, --json is added.
+    """Make a task of a function; `shared` names its SHARED flags, and --json is added.
 
-    Set `dry` for a function that only reads, or that checks `call.dry` itself: it runs with --dry,
-    too. Without `dry`, --dry only prints what the function would do. `collection`: the first part of
-    the command's name, if it is not the module's.
+    Set `dry` for a function that only reads, or that checks `call.dry` itself: such a function also
+    runs with --dry. Without `dry`, --dry only prints the function's summary. `collection` is the
+    first part of the command's name, by default the module's name.
     """
     return lambda body: Command(body, shared=shared, dry=dry, collection=collection, **options)

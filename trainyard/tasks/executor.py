@@ -1,4 +1,4 @@
-"""Turn errors of tasks into messages and exit codes; `grammar.py` does so for wrong words."""
+"""Turn errors of tasks into messages and exit codes; `grammar.py` handles wrong words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainyard.paths import cache_home, not_writable, state_home
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
-# A file or a link is in the place of a directory of the path, or a name is too long.
+# A directory of the path is a file or a link, or a name is too long.
 _NO_DIRECTORY = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
 
@@ -36,15 +36,15 @@ class TrainyardExecutor(Executor):
         let_streams_take_all()
         # A CI system ends a process by SIGTERM: clean up as after Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        # urllib3 would repeat this warning at each request; a backend prints it once. The filter
-        # must be set before any warning: a later filter makes Python repeat former ones.
+        # urllib3 would repeat this warning at each request; a backend prints it once. The filter is
+        # set before any warning, because a new filter makes Python repeat earlier warnings.
         warnings.filterwarnings("ignore", message="Unverified HTTPS request")
         warnings.showwarning = lambda message, *_where: report.note(f"warning: {message}")
 
         try:
             return self._execute(*tasks)
         except BrokenPipeError:
-            # The reader of the output has ended (`... | head`): Python would report it at exit.
+            # The output's reader has ended (`... | head`), and Python would report that at exit.
             for stream in (sys.stdout, sys.stderr):
                 report.turn_away(stream)
             raise Exit(code=0) from None
@@ -79,7 +79,7 @@ class TrainyardExecutor(Executor):
 
 
 class _Messages(io.TextIOWrapper):
-    """A stderr that drops messages once its disk is full, so that the command can continue."""
+    """A stderr that drops messages on a full disk, so that the command continues."""
 
     def write(self, text: str) -> int:
         try:
@@ -94,8 +94,8 @@ class _Messages(io.TextIOWrapper):
 def let_streams_take_all() -> None:
     """Make stdout and stderr accept any text.
 
-    Characters that the terminal lacks are replaced. A closed stream drops everything, and so does
-    a stderr on a full disk.
+    Characters that the terminal lacks are replaced. A closed stream drops everything, as does a
+    stderr on a full disk.
     """
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as the process
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
@@ -110,7 +110,7 @@ def let_streams_take_all() -> None:
 
 
 def unusable(error: OSError) -> NoReturn:
-    """Exit because of a file or stream used outside a task: Invoke's configuration, or the help."""
+    """Exit because of a file or stream used outside a task: Invoke's configuration, the help."""
     explained = _explained(error) or PrerequisiteError(
         f"{error.filename} cannot be used: {error.strerror}"
     )
@@ -120,7 +120,7 @@ def unusable(error: OSError) -> NoReturn:
 
 def _explained(error: OSError) -> TrainyardError | None:
     """Return the error for an unusable file or directory, or a full disk; None for other errors."""
-    if error.errno == errno.ENOENT and error.filename is None and not _has_directory():
+    if error.errno == errno.ENOENT and error.filename is None and not _current_directory_exists():
         return PrerequisiteError(
             "the directory of this shell is gone", hint="Change into another one: cd ~"
         )
@@ -151,8 +151,7 @@ def _explained(error: OSError) -> TrainyardError | None:
     return PrerequisiteError(f"{path} cannot be used: {error.strerror}")
 
 
-def _has_directory() -> bool:
-    """Say whether the current directory still exists."""
+def _current_directory_exists() -> bool:
     try:
         os.getcwd()  # noqa: PTH109 - asked for whether it fails
     except OSError:
@@ -161,15 +160,14 @@ def _has_directory() -> bool:
 
 
 def _bug(error: Exception) -> TrainyardError:
-    """Return the error for a bug; its hint has the place from which Trainyard was installed."""
+    """Return the error for a bug; its hint names the origin of this installation."""
     from trainyard.seams import installed
 
     source = installed.source()
     where = f" ({source})" if source else ""
     return TrainyardError(
         f"a bug in trainyard: {type(error).__name__}: {error}",
-        hint="Report what the command prints with --debug to those from whom you have "
-        f"Trainyard{where}.",
+        hint=f"Report the command's output with --debug to your source of Trainyard{where}.",
     )
 
 

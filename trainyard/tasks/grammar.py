@@ -2,9 +2,9 @@
 
 Invoke has no optional positional arguments: `train.logs RUN` becomes `train.logs --run RUN`, and
 each value of a list gets its flag, as in `cluster.scale gpu=3 cpu=1`. Invoke also accepts a list's
-flag without a value. For an unknown word it says "No idea what 'x' is!" and exits with 1, which
-here means "the job ran and failed". No setting changes that, and the command `invoke` takes no
-other Program class: so `Program.parse_tasks` is wrapped.
+flag without a value. At an unknown word, Invoke prints "No idea what 'x' is!" and exits with 1, which
+in Trainyard means "the job ran and failed". No setting changes that, and the command `invoke` takes
+no other Program class; therefore `Program.parse_tasks` is wrapped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HELP = ("--help", "-h")
 
 
 def extend_invoke() -> None:
-    """Make Invoke check words by this module, and print Trainyard's errors and help pages."""
+    """Make Invoke check words with this module, and print Trainyard's errors and help pages."""
     parse = Program.parse_tasks
 
     @wraps(parse)
@@ -69,13 +69,13 @@ def print_task_help(program: Program, name: str) -> None:
 
 
 def _check(program: Program) -> None:
-    """Replace the program's words by those for Invoke; print completions if a shell asks.
+    """Replace the program's words by words for Invoke; print completions if a shell asks.
 
     Raises RequestError for wrong words.
     """
     parser = program._make_parser()
     core = program.core
-    # Invoke must use this parser again: making one consumes the help texts of the tasks.
+    # Invoke must reuse this parser, because making one consumes the help texts of the tasks.
     program._make_parser = lambda: parser  # type: ignore[method-assign]
     contexts = parser.contexts
 
@@ -87,7 +87,7 @@ def _check(program: Program) -> None:
     file = program.args.config.value
     if file:
         raise RequestError(
-            f"-f {file} comes before the task", hint=f"Put it behind: trainyard TASK -f {file}"
+            f"-f {file} comes before the task", hint=f"Put it after: trainyard TASK -f {file}"
         )
 
     if core.unparsed[:1] == ["help"]:
@@ -108,9 +108,8 @@ def _check(program: Program) -> None:
     core.unparsed = checked(core.unparsed, contexts, program.initial_context)
     if core.remainder and help.TAKING_LINES.isdisjoint(core.unparsed):
         raise RequestError(
-            f"only {' and '.join(sorted(help.TAKING_LINES))} take words behind `--`: {core.remainder}",
-            hint="What a job runs is in its job.yaml; for one run: --set 'command=[python, "
-            "train.py]'",
+            f"only {' and '.join(sorted(help.TAKING_LINES))} take words after `--`: {core.remainder}",
+            hint="A job's command is in its job.yaml; for one run: --set 'command=[python, train.py]'",
         )
 
 
@@ -130,10 +129,10 @@ def checked(words: Sequence[str], contexts: Contexts, core: ParserContext) -> li
 def unknown_task(
     word: str, contexts: Contexts, *, rest: Sequence[str] = (), command: str = ""
 ) -> RequestError:
-    """Return the error for a word that names no task, with the command that was probably meant.
+    """Return the error for a word that names no task; its hint is the likely command.
 
     A word without a group (`logs`) is compared with tasks of `train`, then `cluster`, then others.
-    `rest` are the words after it, which the hint repeats.
+    The hint repeats `rest`, the words after `word`.
     """
     known: dict[str, str] = {}
     for name in sorted(contexts, key=_rank):
@@ -164,7 +163,7 @@ def _rank(task: str) -> int:
 
 
 def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
-    """Return the task whose help `TASK ... --help` asks for; None without `--help` or a task."""
+    """Return the task before `--help` (`TASK ... --help`); None without `--help` or a task."""
     position = next((words.index(word) for word in words if word in HELP), 0)
     before = words[:position]
     joined = [f"{group}.{name}" for group, name in itertools.pairwise(before)]
@@ -175,13 +174,13 @@ def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
 
 
 def candidates(line: str, contexts: Contexts) -> list[str]:
-    """Return completions of the last word, and if it is complete, also words that may follow it.
+    """Return completions of the last word, and after a complete word also possible next words.
 
     The completion scripts do not say whether a space follows the last word. The shell drops
     candidates that do not continue the last word.
     """
     try:
-        # Bash passes each "=" as a word of its own.
+        # Bash passes each "=" as a separate word.
         words = [word for word in shlex.split(line)[1:] if word != "="]
     except ValueError:
         return []
@@ -211,7 +210,7 @@ def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[st
 
 
 def _values(argument: Argument) -> list[str]:
-    """Return the known values of an argument; [] for free text and for paths, which shells know."""
+    """Return the known values of an argument; [] for free text, and for paths (shells know them)."""
     here = Path.cwd()
     match argument.names[0]:
         case "file":
@@ -230,23 +229,23 @@ def _values(argument: Argument) -> list[str]:
 
 
 class CommandLine:
-    """The state after some words: the task, the flag that needs a value, possible arguments."""
+    """The state after several words: the task, the flag that needs a value, possible arguments."""
 
     def __init__(self, contexts: Contexts, core: ParserContext, words: Sequence[str] = ()) -> None:
         self._contexts = contexts
         self._core = core
-        # The words that `take` has not been given yet, for hints.
+        # The words that `take` has not yet seen, for hints.
         self._words = list(words)
-        # The first of two words that name a task: `train dispatch`.
+        # The first word of a task typed as two words: `train dispatch`.
         self._group = ""
         self._flag_as_given = ""
-        # The task; before the first one, a context without a name.
+        # The task; a context without a name until a task is typed.
         self.task = ParserContext()
         self.flag: Argument | None = None
         self.arguments: list[Argument] = []
 
     def take(self, word: str) -> list[str]:
-        """Take the next word; return the words for Invoke that stand for it, perhaps none.
+        """Take the next word; return its words for Invoke, perhaps none.
 
         Raises RequestError for a word that cannot be here.
         """
@@ -318,7 +317,7 @@ class CommandLine:
 
         if not self.task.name:
             raise RequestError(
-                f"{name} comes before the task", hint=f"Put it behind: trainyard TASK {name}"
+                f"{name} comes before the task", hint=f"Put it after: trainyard TASK {name}"
             )
 
         # Compared without dashes: common dashes would make any two short flags similar.

@@ -1,4 +1,4 @@
-"""The help pages: Invoke's own pages have no arguments and no examples."""
+"""The help pages, with arguments and examples, which Invoke's own pages lack."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tune.dispatch": ("trainyard tune.dispatch jobs/search",),
     "image.push": ("trainyard image.push ray-cpu",),
 }
-# Commands that take another tool's command line behind `--`.
+# Commands that take another tool's command line after `--`.
 TAKING_LINES = frozenset({"cluster.import", "train.import"})
 # Placeholders of flags' values, if not the flag's name in capitals.
 _VALUES = {"set": "PATH=VALUE", "base": "IMAGE"}
@@ -81,7 +81,7 @@ _BEFORE = (
 
 
 def overview(summaries: dict[str, str]) -> str:
-    """Return the help page of all commands; `summaries` are one line each, by command."""
+    """Return the help page of all commands; `summaries` has a line for each command."""
     lines = ["Usage: trainyard COMMAND [ARGUMENTS] [FLAGS]"]
     for group, names in GROUPS.items():
         lines += ["", group, *_columns([(name, summaries[name]) for name in names])]
@@ -132,7 +132,7 @@ def placeholder(argument: Argument) -> str:
 
 
 def _flag(argument: Argument) -> str:
-    """Return a flag as it is typed: `-f, --file FILE`; a switch that is on by default: `--no-X`."""
+    """Return a flag as typed: `-f, --file FILE`; `--no-X` for a switch that is on by default."""
     name = str(argument.names[0])
     if argument.kind is bool and argument.default is True:
         return f"--no-{name}"
@@ -155,7 +155,7 @@ def _meaning(argument: Argument) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield lines of two columns, the second wrapped; a wide first cell gets a line of its own."""
+    """Yield lines of two columns, the second wrapped; a wide first cell gets its own line."""
     width = min(shutil.get_terminal_size().columns, 110)
     left = min(max(len(name) for name, _ in rows), 26) + 4
     for name, text in rows:

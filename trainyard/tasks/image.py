@@ -61,7 +61,7 @@ def build(
     ]
     if base:
         lines.append(
-            f"--base holds only for this build; for clusters with this base, write into their "
+            f"--base applies only to this build; for clusters with this base, write into their "
             f"file: build: {{base: {base}}}"
         )
 
@@ -70,7 +70,7 @@ def build(
 
 @task(*CLUSTER, positional=["image"], help=HELP)
 def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
-    """Run an image once and check all that clusters need; exit 5 if something is wrong."""
+    """Run an image once and check all that clusters need; exit 5 if a check fails."""
     with _open(call, image, base, platform) as command:
         linted = lazy.pipeline.run_lint(command, on_progress=_busy)
 
@@ -92,12 +92,12 @@ def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Rep
     *CLUSTER,
     dry=True,
     positional=["image"],
-    help={**HELP, "skip_lint": "Push it as it is, without looking at it first."},
+    help={**HELP, "skip_lint": "Push the image without checking it first."},
 )
 def push(
     call: Call, image: str = "", base: str = "", platform: str = "", skip_lint: bool = False
 ) -> Report:
-    """Build an image if it changed, check it, push it; clusters run the digest that this prints."""
+    """Build an image if it changed, check it, push it, and print the digest for clusters."""
     lazy.clusters.refuse_without_registry(call.cluster())
     with _open(call, image, base, platform) as command:
         if call.dry:
@@ -162,7 +162,7 @@ def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> R
 
 @task(*CLUSTER, dry=True, name="list")
 def list_(call: Call) -> Report:
-    """List the images that can be built here, and the versions of each that Docker has."""
+    """List the images that can be built here, and their versions in Docker."""
     with _open(call) as command:
         return listed(lazy.pipeline.listed(command), command.name)
 
@@ -188,7 +188,7 @@ def listed(images: Sequence[ListedImage], name: str = "") -> Report:
 
 
 def after_push(backend: str) -> str:
-    """Return the next command after a push, for this backend."""
+    """Return the command to type after a push, for this backend."""
     from trainyard import backends
 
     return backends.named(backend).traits.pushed_image or "cluster.up -f compose"
@@ -205,7 +205,7 @@ def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") ->
     cluster = replace(call, overrides=tuple(overrides)).cluster()
     if not image:
         return cluster
-    # Not as a `--set image=`, whose check rejects some paths of directories.
+    # Not by `--set image=`, whose check rejects some paths of directories.
     spec = cluster.spec.with_image(image)
     return replace(cluster, loaded=replace(cluster.loaded, spec=spec))
 

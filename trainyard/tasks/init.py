@@ -65,7 +65,7 @@ def _notes(directory: Path, made: Made) -> Iterator[str]:
             "[user@]host[:port] of each machine, for a backend that takes hosts; the first "
             "is the control plane."
         ),
-        "backend": "What makes its nodes (default: local).",
+        "backend": "The backend that makes the cluster's nodes (default: local).",
     },
 )
 def new(
@@ -105,11 +105,11 @@ def new(
     help={
         "source": "A RayCluster of KubeRay (YAML), a file of `ray up` on AWS, a "
         "~/.cluster_config of Isaac Lab, a file with a command line of its launch.py; or that "
-        "line itself, behind `--`. With --context: only RayClusters whose names begin so.",
+        "command line itself, after `--`. With --context: the beginning of RayClusters' names.",
         "context": (
-            "Instead: the RayClusters that another tool made on the Kubernetes of this context."
+            "Import the RayClusters that another tool made on the Kubernetes of this context."
         ),
-        "namespace": "With --context: those of one namespace (default: of all).",
+        "namespace": "With --context: only RayClusters of this namespace (default: of all).",
         "output": "The directory to write to (default: clusters/).",
     },
 )
@@ -118,14 +118,14 @@ def import_(
 ) -> Report:
     """Write a cluster file from another tool's file; name everything that is left out.
 
-    Overwrites nothing. Only --context asks Kubernetes: its files use existing RayClusters as they
-    are.
+    Overwrites nothing. Only --context contacts Kubernetes: the written files use existing
+    RayClusters as they are.
     """
     words = words_behind_dashes()
     if namespace and not context:
-        raise RequestError("--namespace means something only with --context")
+        raise RequestError("--namespace works only together with --context")
     if context and words:
-        raise RequestError("--context imports existing RayClusters, and takes no command line")
+        raise RequestError("--context imports existing RayClusters and takes no command line")
 
     if context:
         found = lazy.importing.of_context(

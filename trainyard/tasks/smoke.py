@@ -1,4 +1,4 @@
-"""The task smoke.run: a table of nodes and checks, then what was not tested, and what failed."""
+"""The task smoke.run: a table of nodes and checks, then skipped checks, then failed ones."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from trainyard_runner.wire.events import Check
 
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
-# Checks whose cell shows the beginning of the detail, up to the first match of _REST.
+# Checks whose cell shows the detail up to the first match of _REST.
 _SHOWN = ("task", "versions", "gpus", "transfer", "disk", "shm")
 _UNTESTED = "-"
-# Checks of GPUs. The check of torch also runs without GPUs if a job asks for it.
+# Checks of GPUs. The check of torch also runs without GPUs if a job demands it.
 _OF_GPUS = ("gpus", "torch", "isolation", "graphics")
 _REST = re.compile(r" of .*| from .*|[;:].*")
 
 
 @task(*CLUSTER, dry=True)
 def run(call: Call) -> Report:
-    """Test nodes, versions, GPUs, isolation, transfer and space; exit 5 if something is wrong."""
+    """Test nodes, versions, GPUs, isolation, transfer and space; exit 5 if a check fails."""
     endpoint = lazy.clusters.connect(call.cluster())
     if call.dry:
         would = ["dashboard", *_COLUMNS]
@@ -47,7 +47,7 @@ def body(checks: Sequence[Check]) -> Iterator[Table | str]:
     """Yield the results of the smoke test for people; the last line has the counts."""
     nodes = list(dict.fromkeys(check.node for check in checks if check.node))
     done = {check.name for check in checks if check.node}
-    # "allocatable" is a backend's check, made before all others.
+    # "allocatable" is a backend's check, which runs before all others.
     columns: dict[str, list[str]] = {}
     for name in ("allocatable", *_COLUMNS):
         if name in done:
@@ -59,7 +59,7 @@ def body(checks: Sequence[Check]) -> Iterator[Table | str]:
 
 
 def _nodes(nodes: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Iterator[Table | str]:
-    """Yield a table with one row per node, and a line with results equal on all nodes."""
+    """Yield a table with one row per node, and a line of results that are equal on all nodes."""
     differs = []
     same = []
     for name, cells in columns.items():
@@ -95,12 +95,12 @@ def _result(check: Check) -> str:
 
 
 def _has_no_gpus(checks: Sequence[Check]) -> bool:
-    """Say whether the cluster has no GPUs: a skipped check "gpus" of the whole cluster says so."""
+    """Say whether the cluster has no GPUs, by a skipped check "gpus" of the whole cluster."""
     return any(check.name == "gpus" and check.node is None and check.skipped for check in checks)
 
 
 def _untested(checks: Sequence[Check]) -> list[Check]:
-    """Return the skipped checks; without those of GPUs if the cluster has none."""
+    """Return the skipped checks, without checks of GPUs if the cluster has no GPUs."""
     left_out = _OF_GPUS if _has_no_gpus(checks) else ()
     return [check for check in checks if check.skipped and check.name not in left_out]
 

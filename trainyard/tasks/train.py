@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 HELP = {
     "run": (
-        "Run name, an unambiguous beginning of it, or a job's name: its newest run (default: "
-        "the newest run)."
+        "A run's name or its beginning, or a job's name for its newest run (default: the newest "
+        "run)."
     ),
     "file": (
         "Only runs of the cluster of this file, or of a bare name of clusters/ (default: of "
@@ -45,7 +45,7 @@ FLAGS = {
         "Set one value of the job file, PATH=VALUE, or of the cluster file, cluster.PATH=VALUE; "
         "repeatable."
     ),
-    "wait": "With --no-wait: leave as soon as the run has begun.",
+    "wait": "With --no-wait: return as soon as the run has begun.",
     "skip_smoke": "Start without the smoke gate.",
 }
 _ROWS = 50
@@ -116,7 +116,7 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
         "file": HELP["file"],
         "job": "Only runs of this job.",
         "state": "Only runs in this state: waiting, running, succeeded, failed, stopped.",
-        "since": "Only runs that were dispatched at most so long ago: 90s, 5m, 2h, 7d.",
+        "since": "Only runs that were dispatched within this time: 90s, 5m, 2h, 7d.",
     },
 )
 def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report:
@@ -154,7 +154,7 @@ def status(call: Call, run: str = "") -> Report:
     help={
         **HELP,
         "task": "Only show the output of this task.",
-        "all": "Show everything from the beginning, also what was shown here before.",
+        "all": "Show everything from the beginning, also lines that were shown before.",
         "follow": "With --no-follow: only show what has been printed so far.",
     },
 )
@@ -173,10 +173,10 @@ def logs(
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def stop(call: Call, run: str = "") -> Report:
-    """Stop a run, and wait until it has ended; if several are active, RUN says which.
+    """Stop a run and wait until it has ended; needs RUN if several runs are active.
 
-    With -f, a run that another machine dispatched to that cluster is stopped as well; it needs its
-    whole name, as cluster.status shows it.
+    With -f, RUN may be a run that another machine dispatched to that cluster, by its whole name, as
+    cluster.status shows it.
     """
     found = lazy.runs.stop_elsewhere(run, call.file, call.progress, here=call.here, dry=call.dry)
     if found is None:
@@ -194,7 +194,7 @@ def stop(call: Call, run: str = "") -> Report:
 
 @task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
-    """Fetch a run's outputs that are not here yet."""
+    """Fetch a run's missing outputs."""
     directory = find(call, run)
     now = lazy.runs.fetch(directory, call.here, checkpoints=checkpoints, screen=screen_for(call))
     name = now.run.name
@@ -212,20 +212,20 @@ def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     elif not lines:
         lines = [f"run {name} has left nothing yet"]
 
-    # A failed run is no failure of this command, but results that were not fetched are.
+    # This command fails if results cannot be fetched, not if the run failed.
     return Report({"run": name, "directories": directories}, lines, error=now.unfetched)
 
 
 @task(
     "file",
     positional=["run"],
-    help={**HELP, "all": "Write one page over all runs instead: results/index.html."},
+    help={**HELP, "all": "Write one page of all runs instead: results/index.html."},
 )
 def report(call: Call, run: str = "", all: bool = False) -> Report:
     """Write a run's report again: one self-contained HTML page."""
     if all and run:
         raise RequestError(
-            f"--all is a page over all runs, and {run} is one of them",
+            f"--all writes a page of all runs, and takes no RUN: {run}",
             hint="Leave one of the two out.",
         )
     if all:
@@ -259,7 +259,7 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     positional=["runs"],
     iterable=["runs", "tag"],
     help={
-        "runs": "Run names, beginnings of them, or names of jobs (their newest runs), two or more.",
+        "runs": "Two or more names of runs, their beginnings, or names of jobs (their newest runs).",
         "tag": (
             "Compare by this scalar; repeatable (default: the three that probably matter most)."
         ),
@@ -296,21 +296,21 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
     positional=["source"],
     help={
         "source": "A JobCfg file (.py), a task_runner file (.yaml), a ~/.cluster_config, a file "
-        "with a command line; or a command line itself, behind `--`.",
-        "output": "Where the job is written to (default: jobs/NAME).",
-        "cfg_class": "The JobCfg class, where the file has several.",
-        "workflow": "Isaac Lab's script that trains (default: that of the file's generation).",
+        "with a command line; or a command line itself, after `--`.",
+        "output": "The directory to write the job to (default: jobs/NAME).",
+        "cfg_class": "The JobCfg class, if the file has several.",
+        "workflow": "Isaac Lab's training script (default: the one of the file's generation).",
         "rl_library": (
-            "The library, for a script that serves several: rl_games, rsl_rl, skrl, sb3."
+            "The library, for a script that supports several: rl_games, rsl_rl, skrl, sb3."
         ),
         "stopper": "A stopper class of the file.",
         "progress_reporter": "A progress reporter class of the file.",
-        "num_samples": "Trainings in all, repeats counted, as Isaac Lab counts.",
+        "num_samples": "The number of trainings, including repeats, as Isaac Lab counts.",
         "repeat_run_count": "Repeats of each configuration.",
-        "num_workers_per_node": "Trainings that share a node; 1: each gets a whole node.",
+        "num_workers_per_node": "How many trainings share a node; with 1, each gets a whole node.",
         "metric": "The scalar to tune for.",
         "mode": "max or min.",
-        "python": "What runs Isaac Lab's scripts in the image.",
+        "python": "The command that runs Isaac Lab's scripts in the image.",
     },
 )
 def import_(  # noqa: PLR0913 (the command's flags)
@@ -383,12 +383,12 @@ def listed(runs: Sequence[RunStatus], here: Here) -> Report:
 
 
 def stopped(call: Call, found: RunDirectory) -> Report:
-    """Stop a run and wait for its end; the report says if the run had ended before."""
+    """Stop a run, wait for its end, and report whether the run had ended before."""
     if call.dry:
         return call.skipped(f"run {found.name}")
 
     had_ended = lazy.runs.has_ended(found)
-    # Only notes are shown: the user does not ask for the run's output.
+    # Only notes are shown: the user did not ask for the run's output.
     now = lazy.runs.stop(found, call.here, screen=lazy.follow.Screen(note=_remark))
     state = now.state
     line = f"run {now.run.name} {state.state}"
@@ -410,9 +410,10 @@ def send(
     skip_smoke: bool,
     only: str | None = None,
 ) -> Report | None:
-    """Print what is sent, dispatch it and show its output; with --dry only print, return None.
+    """Describe a job, dispatch it and show its output; with --dry only describe it.
 
-    `ended` makes the report. `only` is the one task whose output is shown, "" for none.
+    `ended` makes the report (with --dry there is none). `only` is the one task whose output is
+    shown, "" for none.
     """
     if call.dry:
         note("\n".join(lazy.new_run.preview(prepared)))
@@ -433,7 +434,7 @@ def send(
 
 
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
-    """Return the run; commands in messages then get `-f` with the cluster file of its record."""
+    """Return the run; from then on, commands in messages get `-f` with its cluster file."""
     find = lazy.runs.run_to_stop if to_stop else lazy.runs.find_run
     directory: RunDirectory = find(run or None, call.here, call.file)
     command_hints.remember("train", {"file": str(directory.cluster_file)})
@@ -453,7 +454,7 @@ def _remark(text: str) -> None:
 
 
 def ended(now: RunStatus) -> Report:
-    """Return the report of a run that was followed: how it ended, or that it is still active."""
+    """Return the report of a followed run: how it ended, or that it is still active."""
     run = now.run
     state = now.state
     if now.error and not state.ended:
@@ -478,7 +479,7 @@ def ended(now: RunStatus) -> Report:
 
 
 def with_next(error: TrainyardError | None, next: str) -> TrainyardError | None:
-    """Add the next command to an error as its hint, unless it has one; return the error."""
+    """Return the error with the next command as its hint, unless the error has a hint."""
     if error and next and error.hint is None:
         error.hint = f"See: {next}"
     return error
@@ -494,7 +495,7 @@ def _final(final: Final | None) -> str:
 
 
 def _next(now: RunStatus) -> str:
-    """Return the next command: to see the report of a run that succeeded, else the logs."""
+    """Return the command for the report of a run that succeeded, else for the logs."""
     if now.state.ended and now.state.exit == 0:
         return f"trainyard train.watch {now.run.name}"
     return f"trainyard train.logs {now.run.name}"
@@ -503,7 +504,7 @@ def _next(now: RunStatus) -> str:
 def tasks_table(state: RunState, *, now: float) -> list[Table]:
     """Return a table with one row per task, [] if it has no rows.
 
-    If there are more than _ROWS tasks, it has the first _ROWS that did not succeed.
+    With more than _ROWS tasks, the table has the first _ROWS that did not succeed.
     """
     tasks = list(state.tasks.values())
     if len(tasks) > _ROWS:
@@ -516,7 +517,7 @@ def tasks_table(state: RunState, *, now: float) -> list[Table]:
 
 
 def _row(state: RunState, task: Task, *, now: float) -> list[object]:
-    # The sum over all attempts, which is what the task cost.
+    # The task's cost: the sum over all attempts.
     seconds = None
     for attempt in task.attempts:
         took = state.seconds_of(attempt, now=now)
@@ -544,7 +545,7 @@ def last_lines(state: RunState, *, most: int = _TAILS) -> Iterator[str]:
         if tail:
             yield f"last lines of {failure.name} ({reason}):"
         else:
-            # The task printed nothing, or so many failed that last lines are only in the logs.
+            # The task printed nothing, or so many tasks failed that only the logs have last lines.
             yield f"{failure.name} failed: {reason}"
         for line in tail:
             text = lazy.run_screen.plain(line.encode("utf-8", "surrogateescape"))

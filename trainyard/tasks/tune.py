@@ -1,4 +1,4 @@
-"""The tasks tune.*: dispatch sweeps, show, stop and resume them."""
+"""The tasks tune.*: dispatch, show, stop and resume sweeps."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def dispatch(
         backend=call.backend,
         sweep=True,
     )
-    # `only=""`: the output of a hundred trainings is not shown; it is in their logs.
+    # `only=""`: the output of a hundred trainings goes only to their logs.
     return train.send(
         call, prepared, cluster, ended=ended, wait=wait, skip_smoke=skip_smoke, only=""
     )
@@ -73,7 +73,7 @@ def dispatch(
     },
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
-    """Continue a sweep that was stopped, killed or lost, as a new run; its trials still count."""
+    """Continue a stopped, killed or lost sweep as a new run; former trials still count."""
     found = lazy.runs.find_run(run or None, call.here)
     prepared, cluster = lazy.sweeps.ready_again(
         found,
@@ -102,7 +102,7 @@ def report(call: Call, run: str = "") -> Report:
 
 @task("file", dry=True, positional=["run"], help=train.HELP)
 def stop(call: Call, run: str = "") -> Report:
-    """Stop a sweep, and wait until it has ended; `tune.resume` continues it."""
+    """Stop a sweep and wait until it has ended; `tune.resume` continues it."""
     found = train.find(call, run, to_stop=True)
     lazy.sweeps.about(found)
     return train.stopped(call, found)
@@ -134,7 +134,7 @@ def shown(now: RunStatus) -> Report:
     elif state.exit == 0:
         next = "tune.report"
     elif sweep.end and state.state == "failed":
-        # The sweep itself came to its end and failed: resumed, it would fail again.
+        # The sweep reached its end and failed: it would fail again if resumed.
         next = "train.logs"
     else:
         next = "tune.resume"
@@ -142,7 +142,7 @@ def shown(now: RunStatus) -> Report:
 
 
 def ended(now: RunStatus) -> Report:
-    """Return the report of a sweep that was followed: how it ended, or that it is still active."""
+    """Return the report of a followed sweep: how it ended, or that it is still active."""
     if now.state.ended and now.state.exit != 0:
         train.with_next(now.error, shown(now).next)
     report = train.ended(now)

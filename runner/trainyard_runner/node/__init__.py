@@ -1,1 +1,1 @@
-"""The runner in a task's process on a node, and the programs that it starts there."""
+"""The part of the runner that runs in Ray workers on nodes, and the programs that it starts."""

@@ -1,4 +1,4 @@
-"""One attempt of a task, on its node: starts the command, sends its output and its files.
+"""One attempt of a task, on its node: starts the command, and sends its output and files.
 
 Runs inside a Ray worker as a generator, which yields lists of messages (kind, content).
 `head/in_flight.py:_hear` receives the messages, and `head/records.py` keeps them. If the head is
@@ -55,7 +55,7 @@ class Attempt:
         """Make the attempt's directories, or reuse those in `spare`.
 
         `home`: Trainyard's directory on this node. `gpus`: the ids of the task's GPUs. `node`: this
-        node's id. `package`: that of the command's own Ray tasks, if this attempt has its own.
+        node's id. `package`: the package of the command's own Ray tasks, if the attempt has one.
         """
         self._order = order
         self._package = package
@@ -69,14 +69,14 @@ class Attempt:
         self._metric: MetricWatch | None = None
         self._final: dict[str, Any] = {}
         self._verdict: tuple[str, str] | None = None
-        # The kernel's count of processes killed for memory, as the first `_look` read it.
+        # The kernel's count of processes killed for memory, at the first `_look`.
         self._memory_kills: int | None = None
 
     def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Generator[Batch, None, None]:
         """Run the attempt, and yield its messages; the last one is `ended`.
 
-        Afterwards its directories are removed, or kept for the next attempt. `fetch` reads
-        references of the order from Ray's object store.
+        Afterwards, its directories are removed or passed on to the next attempt. `fetch` reads the
+        order's references from Ray's object store.
         """
         stop = StopWatch(attempt_id(self._order), self._order["run"])
         try:
@@ -101,7 +101,7 @@ class Attempt:
             for parts in transfers.last():
                 yield [*self._flush(), *parts]
 
-            # Flush first: this feeds the last output to the metric's reader.
+            # Flushed first, to feed the last output to the metric's reader.
             yield self._flush()
             if self._metric is not None:
                 for message in self._metric.last():
@@ -112,7 +112,7 @@ class Attempt:
             stop.close()
             if self._child is not None:
                 if not self._final and self._child.refused is None:
-                    # ray.cancel or a bug has interrupted this generator: end the command, too.
+                    # ray.cancel or a bug has interrupted this generator before the command's end.
                     self._child.stop(0.5)
                     self._child.ended()
                 self._child.close()
@@ -137,7 +137,7 @@ class Attempt:
         if self._final.get("exit") == 0 and not self._final["left"]:
             self._place.hand_on()
         else:
-            # No next attempt gets it: a process that could not be ended may still write there.
+            # Not passed on: a process that could not be ended may still write there.
             self._place.remove()
 
     def _prepare(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> None:
@@ -191,13 +191,13 @@ class Attempt:
             self._final = child.ended()
 
     def _look(self, child: Child, stop: StopWatch) -> None:
-        """Pin the package, look at the metric, and end the command if a rule or a request says so.
+        """Pin the package, read the metric, and end the command if a rule or a request demands it.
 
-        The rules are the timeout and those of the metric. Quick commands need none of this.
+        The rules are the timeout and the metric's rules. Quick commands need none of this.
         """
         if self._memory_kills is None:
             self._memory_kills = _kernel_memory_kills()
-        # A quick command cannot have connected to Ray: its import alone takes longer.
+        # A quick command cannot have connected to Ray: importing Ray takes longer.
         if self._package is not None:
             self._package.keep()
         if self._metric is not None:
@@ -205,8 +205,7 @@ class Attempt:
         self._end_if_asked(child, stop)
 
     def _rest_of_output(self, child: Child) -> Iterator[Batch]:
-        # Read what the pipe holds now, and do not wait for its end: a process that escaped may still
-        # have it open.
+        # Only the pipe's present content is read: a process that escaped may keep the pipe open.
         while self._buffer.read(child.output, _READ):
             if self._buffer.full():
                 self._pending += self._buffer.take()
@@ -247,11 +246,11 @@ class Attempt:
                 self._final = final
                 return
             self._verdict = ("failed", reason)
-            # Python's dump of its threads looks like a fatal error: this line says why it is there.
+            # This line explains Python's dump of its threads, which looks like a fatal error.
             self._buffer.add(f"trainyard: ended: {reason}; the threads of its Python processes:")
 
     def _wait_ms(self, transfers: Transfers) -> int:
-        """Return the milliseconds after which `_run_command` looks again if nothing happens."""
+        """Return the milliseconds until `_run_command` looks again if nothing happens."""
         now = time.monotonic()
         until = [now + 0.2, max(transfers.due(), self._began + QUICK)]
         if self._pending or self._buffer:
@@ -266,7 +265,7 @@ class Attempt:
         return self._child.files_written(self._place.checkpoint)
 
     def _files_mapped_for_writing(self) -> set[str]:
-        # Processes that have ended map nothing: a quick attempt reads nothing of /proc.
+        # Ended processes map no files: a quick attempt need not read /proc.
         if self._child is None or self._final:
             return set()
         return self._child.files_written(self._place.root, mapped_only=True)
@@ -283,9 +282,9 @@ class Attempt:
         return archive.without_loose_links(entries, left_out), left_out
 
     def _leads_to_doomed(self, item: LeftOut, entries: Entries) -> bool:
-        """Return whether a link's target is removed with the attempt's directories.
+        """Return whether a link's target will be removed with the attempt's directories.
 
-        False for a target that is sent as an output itself.
+        False if the target itself is sent as an output.
         """
         if not item.target:
             return False
@@ -337,8 +336,8 @@ class Attempt:
 
         outcome, reason = self._verdict or _verdict(status, memory_kills=memory_kills)
         broken = self._metric.broken if self._metric else None
-        # NaN also fails a command that ended with exit code 0. The rules about silent or constant
-        # metrics concern only a command that still runs.
+        # NaN also fails a command with exit code 0. The rules on silent or constant metrics apply
+        # only to a running command.
         if broken is not None and broken.rule == "nan" and outcome == "succeeded":
             outcome = "failed"
             reason = f"{broken.reason}; it ended by itself, with exit code 0"

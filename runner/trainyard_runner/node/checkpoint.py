@@ -26,9 +26,9 @@ _OFTEN = 0.15
 class CheckpointWatch:
     """Sends snapshots of one attempt's checkpoint directory.
 
-    `writing` returns the full paths of files in it that are open for writing. A checkpoint of more
-    than `limit` bytes is not sent. The content that the directory has at first is not sent either:
-    it is the restored checkpoint.
+    `writing` returns the full paths of the directory's files that are open for writing. A
+    checkpoint of more than `limit` bytes is not sent, nor is the directory's initial content: the
+    restored checkpoint.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class CheckpointWatch:
         self._seen = self._taken
         self._changed_at = -1.0
         self._dirty_at = -1.0
-        self.due = 0.0  # when to call `look` next, by the clock
+        self.due = 0.0  # when to call `look` next, in the clock's time
 
     def look(self) -> Iterator[Message]:
         """Look at the directory, and send a snapshot if one is due."""
         began = self._clock()
         now, _ = archive.scan(str(self._directory))
-        # Scans take at most a tenth of the time: very many files are scanned less often.
+        # Scans may take a tenth of the time: a directory of many files is scanned less often.
         self.due = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
 
         if now != self._seen:
@@ -76,7 +76,7 @@ class CheckpointWatch:
             yield from self._take_if_whole(now, quiet=quiet, restless=restless)
 
     def last(self) -> Iterator[Message]:
-        """Send a last snapshot if the directory changed; call this once all writers have ended."""
+        """Send a last snapshot if the directory changed; all writers must have ended."""
         now, _ = archive.scan(str(self._directory))
         if now != self._taken or self._skipped:
             yield from self._send(now, skip=set(), strict=True)
@@ -87,7 +87,7 @@ class CheckpointWatch:
         open_files = self._writing()
         unsettled = {entry.name for entry in now.values() if entry.path in open_files}
         if now == self._taken and unsettled >= self._skipped:
-            # Only the files that were left out differ, and they are still being written.
+            # Only the skipped files differ, and are still being written.
             self._dirty_at = -1.0
         elif quiet and not unsettled:
             yield from self._send(now, skip=set(), strict=True)
@@ -113,8 +113,8 @@ class CheckpointWatch:
     ) -> Generator[Message, None, bool]:
         """Send a snapshot without the files `skip`; return whether the head keeps it.
 
-        With `strict`, any change of the directory during the copy drops the snapshot. Without it,
-        only a change of a file that is copied does.
+        With `strict`, any change of the directory during the copy drops the snapshot; otherwise only
+        a change of a copied file does.
         """
         size = data_bytes(now)
         if size > self._limit:
@@ -147,4 +147,4 @@ class CheckpointWatch:
         if not self._said_too_large:
             self._said_too_large = True
             limit = f"the job's outputs_limit of {sized(self._limit)}"
-            yield ("note", f"a checkpoint of {sized(size)} is not kept, being larger than {limit}")
+            yield ("note", f"a checkpoint of {sized(size)} is not kept: it exceeds {limit}")

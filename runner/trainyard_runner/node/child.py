@@ -1,4 +1,4 @@
-"""A worker's connection to its guard: starts a command, and learns how the command ended."""
+"""A worker's connection to its guard, which starts a command and reports its end."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class GuardLink:
         with theirs:
             number = str(theirs.fileno())
             program = str(Path(__file__).with_name("guard.py"))
-            # The started process exits at once. Its child, which becomes or starts the guard, then
-            # has no parent that Ray knows.
+            # The started process exits at once. Its child, which becomes or starts the guard, is
+            # then outside of the process tree that Ray knows.
             subprocess.run(
                 [sys.executable, "-S", "-I", program, number],
                 pass_fds=[theirs.fileno()],
@@ -50,7 +50,7 @@ class GuardLink:
 
     def send(self, message: dict[str, Any], *descriptors: int) -> None:
         frame = frames.pack(message)
-        # The guard receives the descriptors with the frame's head, which must arrive in one piece.
+        # The descriptors travel with the frame's head, which must arrive in one piece.
         socket.send_fds(self.socket, [frame[: frames.HEAD_BYTES]], list(descriptors))
         self.socket.sendall(frame[frames.HEAD_BYTES :])
 
@@ -66,10 +66,10 @@ class GuardLink:
 
 
 def connected_guard() -> GuardLink:
-    """Return this worker's guard; start a new one if the old one has gone."""
+    """Return this worker's guard; start a new guard if the old one is gone."""
     global _guard
     if _guard is not None:
-        # Between commands, a readable socket means only that the guard has gone.
+        # Between commands, a readable socket means that the guard is gone.
         readable, _, _ = select.select([_guard.socket], [], [], 0)
         if readable:
             _guard = None
@@ -79,7 +79,7 @@ def connected_guard() -> GuardLink:
 
 
 class Child:
-    """One command that the guard runs; `output` is a descriptor to read the command's output."""
+    """One command that the guard runs; `output` is the descriptor of the command's output."""
 
     def __init__(
         self,
@@ -90,10 +90,10 @@ class Child:
         mark: str,
         scratch: Path,
     ) -> None:
-        """Have the guard start the command; `refused` says why that failed, else None.
+        """Have the guard start the command; `refused` is the reason if that failed.
 
-        `mark`: a variable of the command's environment ("NAME=value"), which finds its processes if
-        the guard dies. `scratch`: the directory that the guard removes if this worker dies.
+        `mark`: a variable of the command's environment ("NAME=value"), by which its processes are
+        found if the guard dies. `scratch`: the directory that the guard removes if this worker dies.
         """
         self._mark = mark
         self.guard = connected_guard()
@@ -122,7 +122,7 @@ class Child:
             self.abandon()
 
         self.refused: str | None = answer.get("refused")
-        # The directories that were searched for a program that does not exist.
+        # The directories that were searched for a missing program.
         self.searched: list[str] = answer.get("path", [])
         self.pid: int = answer.get("pid", 0)
 
@@ -134,7 +134,7 @@ class Child:
         self._ask({"stop": grace, "dump": False})
 
     def dump_and_stop(self, grace: float) -> dict[str, Any] | None:
-        """Ask the guard to have Python print its threads' stacks, then to end all processes.
+        """Ask the guard to make Python print its threads' stacks, then to end all processes.
 
         Returns None, or the guard's last message if the command had already ended by itself.
         """
@@ -168,7 +168,7 @@ class Child:
         return proctree.files_written(self._processes(), str(below), mapped_only=mapped_only)
 
     def _processes(self) -> list[int]:
-        # The guard is the parent of the command, and of each process whose own parent has ended.
+        # The guard is the parent of the command, and adopts its orphaned processes.
         guard = proctree.parent(self.pid)
         if guard > 1:
             return proctree.descendants(guard)

@@ -1,4 +1,4 @@
-"""A node's facts (hardware, versions, disk, GPUs, torch), and how fast it fetches from others."""
+"""A node's facts (hardware, versions, disk, GPUs, torch), and its fetch rate from other nodes."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ for gpu in range(torch.cuda.device_count()):
         wrong.append(gpu)
 print(json.dumps({"version": torch.__version__, "count": torch.cuda.device_count(), "wrong": wrong}))
 """
-# Prints a list of Vulkan's devices, {"name", "cpu"}: "cpu" is true for a CPU that renders. In
-# vulkan_core.h, sType 1 is VkInstanceCreateInfo's, and device type 4 is a CPU.
+# Prints a list of Vulkan's devices, {"name", "cpu"}: "cpu" is true for a software renderer. In
+# vulkan_core.h, VkInstanceCreateInfo has the sType 1, and a CPU the device type 4.
 _VULKAN = """
 import ctypes, json
 vulkan = ctypes.CDLL("libvulkan.so.1")
@@ -74,11 +74,11 @@ print(json.dumps(found))
 
 
 def gather(question: dict[str, Any]) -> dict[str, Any]:
-    """Collect the facts that the smoke test asks a node for.
+    """Collect the facts of a node for the smoke test.
 
-    `question` has "timeout", the seconds for each program, and these, true or false. "gpus": run
-    nvidia-smi. "torch": try torch. "isolated": this task holds one GPU; try torch also with that
-    GPU only. "graphics": list Vulkan's devices.
+    `question` has "timeout" (seconds for each program) and these booleans. "gpus": run nvidia-smi.
+    "torch": try torch. "isolated": this task has one GPU; try torch also with only that GPU.
+    "graphics": list Vulkan's devices.
     """
     worker = ray._private.worker.global_worker
     gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
@@ -112,7 +112,7 @@ def fetch(references: dict[str, list[Any]], timeout: float) -> dict[str, Any]:
         began = time.monotonic()
         try:
             size = len(ray.get(reference, timeout=timeout))
-        except Exception as error:  # anything Ray raises is the result
+        except Exception as error:  # any error of Ray is a result
             seconds = time.monotonic() - began
             results[node] = {"error": f"{type(error).__name__} after {seconds:.0f} s"}
             continue
@@ -159,7 +159,7 @@ def gpu_models(listing: str, *, visible: str | None) -> list[str]:
 
 
 def _visible_on_node() -> str | None:
-    """Return CUDA_VISIBLE_DEVICES of the node's raylet; a worker's own has only its task's GPUs."""
+    """Return CUDA_VISIBLE_DEVICES of the node's raylet; a worker's has only its task's GPUs."""
     try:
         entries = Path("/proc", os.environ["RAY_RAYLET_PID"], "environ").read_bytes().split(b"\0")
     except (KeyError, OSError):
@@ -172,7 +172,7 @@ def _visible_on_node() -> str | None:
 
 
 def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
-    """Try torch in another process, as torch is large and may hang in the GPU's driver.
+    """Try torch in another process, because torch is large and may hang in the GPU's driver.
 
     `visible`: CUDA_VISIBLE_DEVICES of that process. Returns what _TORCH prints, {"missing": True}
     or {"error": text}.
@@ -220,7 +220,7 @@ def _printed(what: str, program: str, timeout: float, environ: Mapping[str, str]
 
 
 def _machine() -> dict[str, Any]:
-    """Return the machine's facts that need no other program; unknown ones are None."""
+    """Return the machine's facts that need no other program; an unknown fact is None."""
     cpu = _matched(r"^model name\s*: (.+)$", "/proc/cpuinfo")
     packages = {}
     for name in _PACKAGES:

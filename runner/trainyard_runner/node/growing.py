@@ -1,35 +1,35 @@
-"""Reads a text file that grows, or is written again: only whole lines, piece by piece."""
+"""Reads a text file that grows or is rewritten, in pieces of whole lines."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import BinaryIO
 
-# Bytes of one reading: a file may already be large when it is first read.
+# Bytes of one reading, because a file may be large when it is first read.
 MOST_AT_ONCE = 4 * 1024 * 1024
 _BLOCK = 1024 * 1024
-# If the bytes before the last reading's end differ, the file was written again.
+# If so many bytes before the last reading's end differ, the file was rewritten.
 _COMPARED = 64
 
 
 class GrowingFile:
-    """One file, and the place where its last reading ended."""
+    """A growing file, and the offset where its last reading ended."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0  # lines
-        self._end = 0  # where in the file the reading ended
-        self._last = b""  # the bytes before that place
-        self._is_inside = False  # whether that place is inside a line that is too long
-        # The file's first line. In a table, that line names the columns.
+        self._end = 0  # the offset where the reading ended
+        self._last = b""  # the bytes before that offset
+        self._is_inside = False  # whether that offset is inside a line that is too long
+        # The file's first line, which in a table names the columns.
         self.first = b""
-        # Whether the last reading ended before the file did.
+        # Whether the last reading ended before the end of the file.
         self.has_more = False
 
     def new(self) -> list[bytes]:
         """Return the whole lines since the last reading, at most MOST_AT_ONCE bytes.
 
-        A line that is longer than that is left out.
+        Longer lines are left out.
         """
         with self._path.open("rb") as file:
             self._find_place(file)
@@ -41,7 +41,7 @@ class GrowingFile:
         if self._is_inside:
             lines = lines[1:]
 
-        # A full block without a line's end is the beginning of a line that is too long.
+        # A full block without a newline is the beginning of a line that is too long.
         self._is_inside = not end and (self.has_more or self._is_inside)
         taken = block if self._is_inside else block[:end]
         self._end += len(taken)
@@ -50,15 +50,15 @@ class GrowingFile:
         return lines
 
     def pass_over(self) -> None:
-        """Skip all whole lines that the file has now."""
+        """Skip all whole lines that are in the file now."""
         while self.new() or self.has_more:
             pass
 
     def _find_place(self, file: BinaryIO) -> None:
         """Seek to the end of the last reading.
 
-        If the file was written again, seek behind as many lines as were read, or to its beginning
-        if it has fewer. Stable-Baselines3 rewrites its whole table when it adds a column.
+        In a rewritten file, skip as many lines as were read before; if the file has fewer lines,
+        seek to its beginning. Stable-Baselines3 rewrites its whole table when it adds a column.
         """
         first = file.readline(MOST_AT_ONCE)
         file.seek(self._end - len(self._last))

@@ -7,9 +7,9 @@ subreaper: all processes that the command starts stay its descendants, in any se
 ends them when the command has ended, when the worker asks for it, and when the worker is gone (the
 socket closes).
 
-A task can kill the guard, which is its parent process. So the guard has a parent of its own, also a
-subreaper. That parent waits until the guard is gone, ends the processes that the guard left, and
-tells the worker. If the parent dies, the guard ends, too.
+A task can kill the guard, which is its parent process. Therefore the guard itself has a parent, also
+a subreaper. That parent waits until the guard is gone, ends the processes that the guard left, and
+informs the worker. If the parent dies, the guard ends, too.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Guard:
     def _watch(self) -> float:
         """Wait until the command has ended, or the worker asks to end it.
 
-        Returns the seconds between SIGTERM and SIGKILL for the processes that are left. Exits this
+        Returns the seconds between SIGTERM and SIGKILL for the remaining processes. Exits this
         process if the worker is gone.
         """
         while True:
@@ -116,7 +116,7 @@ class Guard:
                 self._abandon()
             elif "stop" in request:
                 if request["dump"]:
-                    # If the command has ended by itself before, the worker gets only its end.
+                    # If the command ended before by itself, the worker gets only the last message.
                     self._send({"dumps": True})
                     self._dump_stacks()
                 return float(request["stop"])
@@ -195,7 +195,7 @@ class Guard:
         request: dict[str, Any] = json.loads(body)
         if descriptors:
             request["output"] = descriptors[0]
-            # The command gets the pipe as stdout and stderr, and not under this number, too.
+            # The command gets the pipe only as stdout and stderr, not under this number.
             os.set_inheritable(descriptors[0], False)
         return request
 
@@ -207,7 +207,7 @@ class Guard:
 
 
 def _spawn(request: dict[str, Any]) -> int:
-    """Start the command in a session of its own; return its pid."""
+    """Start the command in a new session; return its pid."""
     argv = request["argv"]
     environment = request["env"]
     session: dict[str, Any] = {"setpgroup": 0}
@@ -238,7 +238,7 @@ def _spawn(request: dict[str, Any]) -> int:
 
 
 class NoProgramError(Exception):
-    """The program exists in none of the directories `path` that were searched."""
+    """The program is missing in all searched directories (`path`)."""
 
     def __init__(self, program: str, path: list[str]) -> None:
         super().__init__(f"no program {program!r}")
@@ -246,7 +246,7 @@ class NoProgramError(Exception):
 
 
 def _find(program: str, path: str) -> str:
-    """Find a program as a shell would; `shutil.which` is not used, as its import takes 10 ms."""
+    """Find a program as a shell would, without `shutil.which`, whose import takes 10 ms."""
     if "/" in program:
         if _is_executable(Path(program)):
             return program
@@ -263,7 +263,7 @@ def _find(program: str, path: str) -> str:
 
 
 def _first_line_reason(script: str) -> str:
-    """Say why an existing script could not be started: the program in its first line is missing."""
+    """Say why an existing script cannot start: the program in its first line is missing."""
     with contextlib.suppress(OSError), Path(script).open("rb") as file:
         first = file.readline(256).rstrip(b"\n").decode(errors="replace")
         if first.startswith("#!"):
@@ -280,7 +280,7 @@ def _is_executable(path: Path) -> bool:
 
 
 def _outlive(guard: int, control: socket.socket) -> None:
-    """Wait until the guard is gone, end the processes that it left, then tell the worker."""
+    """Wait until the guard is gone, end the processes that it left, then inform the worker."""
     os.waitpid(guard, 0)
     is_clean = proctree.end(_orphans, grace=LEFTOVER_GRACE)
     with contextlib.suppress(OSError):  # the worker may be gone, too
@@ -297,7 +297,8 @@ def _orphans() -> list[int]:
 def main() -> None:
     """Leave the worker's process tree, then run commands for the worker.
 
-    Where subreapers exist (Linux), this process forks the guard, and ends what a killed guard left.
+    Where subreapers exist (Linux), this process forks the guard, and ends the processes that a
+    killed guard left.
     """
     if os.fork():
         os._exit(0)
@@ -306,7 +307,7 @@ def main() -> None:
     os.chdir("/")
     is_reaper = proctree.become_subreaper()
     control = socket.socket(fileno=int(sys.argv[1]))
-    # If a command inherited the socket, it would stay open when the guard dies.
+    # A command that inherited the socket would keep it open after the guard's death.
     control.set_inheritable(False)
 
     if is_reaper:

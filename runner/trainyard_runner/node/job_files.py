@@ -1,6 +1,6 @@
 """The job's files on a node: unpacked once, and copied for each attempt.
 
-So no attempt sees changes that another attempt or an earlier run made to the files.
+An attempt therefore never sees changes that another attempt or an earlier run made to the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SMALL = 1024 * 1024
 
 
 class Identity(NamedTuple):
-    """The properties of a file that all stay the same if nothing writes to it."""
+    """The properties by which a write to a file is noticed."""
 
     mode: int
     inode: int
@@ -40,7 +40,7 @@ class JobFiles:
         self._fetch = fetch
 
     def copy(self, target: Path) -> dict[str, Identity]:
-        """Copy the files into `target`, but not over existing ones; return copies' identities by name.
+        """Copy the files into `target`, except over existing ones; return identities by name.
 
         Raises OSError, for example on a full disk.
         """
@@ -108,7 +108,7 @@ def changed(
     """
     outputs = {PurePosixPath(output) for output in declared}
     entries, left_out = archive.scan(str(directory))
-    # A job's package has no links, pipes or devices: the task has made those.
+    # A job's package has no links, pipes or devices: the task has made them.
     names = [item.name for item in left_out]
     for entry in entries.values():
         mode = stat.S_IMODE(entry.mode)
@@ -135,7 +135,7 @@ def _copy(item: os.DirEntry[str], path: Path) -> Identity:
         else:
             _copy_content(source.fileno(), target.fileno(), found.st_size)
         os.fchmod(target.fileno(), mode)
-        # The original's time is older than any write of the task.
+        # With the original's old mtime, any write of the task changes it.
         os.utime(target.fileno(), ns=(found.st_mtime_ns, found.st_mtime_ns))
         inode = os.fstat(target.fileno()).st_ino
 
@@ -159,7 +159,7 @@ def _copy_content(source: int, target: int, size: int) -> None:
 
 
 def _is_intact(place: Path) -> bool:
-    """Return whether a package's files are unchanged since it was unpacked.
+    """Return whether an unpacked package's files are unchanged.
 
     Compares their ctimes, which no program can set.
     """
@@ -171,7 +171,7 @@ def _is_intact(place: Path) -> bool:
 
 
 def _touched(directory: Path) -> Iterator[int]:
-    """Yield the ctime of each directory and file, in ns: when it was written, renamed or chmodded."""
+    """Yield the ctime (last write, rename or chmod) of each directory and file, in ns."""
     yield directory.stat(follow_symlinks=False).st_ctime_ns
     directories = [str(directory)]
     while directories:

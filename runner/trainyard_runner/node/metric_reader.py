@@ -20,23 +20,23 @@ from trainyard_runner.wire.names import plain
 Point = tuple[str, float | None, float, float]
 
 _LONGEST_LINE = 1024 * 1024
-# Names of metrics are kept for a message only; a program may write any number, of any length.
+# Limits of the metrics' names that are kept for a message: programs may write any number of names.
 _LONGEST_NAME = 100
 _MOST_NAMES = 1000
 
 
 class MetricReader:
-    """Reads one metric's new values from the sources that the watch names."""
+    """Reads one metric's new values from the sources of a job's `watch:`."""
 
     def __init__(
         self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]
     ) -> None:
-        """Pass over all content of event and text files that exist now below `roots`.
+        """Skip the present content of event and text files below `roots`.
 
-        A former attempt wrote that content: make the reader once these files are restored, and
-        before the command starts. `roots`: the directory where the command runs, first, and its
-        output directory. `environment`: the command's. With MLflow as the source, this starts
-        MLflow's client as a process.
+        A former attempt wrote that content: make the reader after these files are restored, and
+        before the command starts. `roots`: the command's working directory, then its output
+        directory. `environment`: the command's. With MLflow as the source, this starts MLflow's
+        client as a process.
         """
         self.names: set[str] = set()
         self._metric = plain(watch["metric"])
@@ -63,9 +63,9 @@ class MetricReader:
     def new(self) -> list[list[float]]:
         """Return the values since the last reading: [step, value, seconds since 1970] each.
 
-        A large text file is read in pieces, one a call. The first source with a value of the metric
-        becomes the only one. Values without a step are counted from 0. Raises OSError or ValueError
-        when a source cannot be read now.
+        A large text file is read in pieces, one per call. The first source with a value of the
+        metric becomes the only source. Values without a step are numbered from 0. Raises OSError or
+        ValueError if a source cannot be read now.
         """
         for source in self._sources:
             for name, step, value, seconds in source():
@@ -86,7 +86,7 @@ class MetricReader:
 
     @property
     def has_more(self) -> bool:
-        """Return whether a text file has more content than the last reading took."""
+        """Return whether a text file has more content to read now."""
         return any(isinstance(source, _TextFiles) and source.has_more for source in self._sources)
 
     def close(self) -> None:
@@ -96,8 +96,8 @@ class MetricReader:
 class _EventFiles:
     """TensorBoard's event files below the roots.
 
-    Isaac Lab writes a run.json into each run's directory. If there is a new one, only event files
-    of the latest run are read.
+    Isaac Lab writes a run.json into each run's directory. If there is a new run.json, only event
+    files of the latest run are read.
     """
 
     def __init__(self, roots: list[Path]) -> None:
@@ -133,7 +133,7 @@ class _Printed:
     """JSON lines in a task's output."""
 
     def __init__(self, step: str) -> None:
-        # If the task prints faster than this is read, the oldest chunks are dropped.
+        # If the task prints too fast for the reader, the oldest chunks are dropped.
         self.chunks: deque[bytes] = deque(maxlen=64)
         self._rest = b""
         self._step = step

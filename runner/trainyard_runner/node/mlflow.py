@@ -1,8 +1,8 @@
-"""Reads a task's runs in MLflow through MLflow's own client, which knows all its stores and logins.
+"""Reads a task's runs through MLflow's own client, which supports all MLflow stores and logins.
 
-The client is another process, in the task's directory and with the task's environment. It runs the
-first `python` on the task's PATH: if the training logs to MLflow, that Python has the client. MLflow
-gives every run the tags in $MLFLOW_RUN_CONTEXT, and one of these names the attempt.
+The client is another process, in the task's directory and with the task's environment. It runs in
+the first `python` on the task's PATH, which has the client if the training logs to MLflow. MLflow
+gives every run the tags in $MLFLOW_RUN_CONTEXT, one of which names the attempt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOCAL = re.compile(r"(?:sqlite:///|file:(?://)?)([^?]*)")
 
 
 def context(attempt: str) -> dict[str, str]:
-    """Return environment variables that make MLflow tag a command's runs with the attempt."""
+    """Return the environment variables by which MLflow tags a command's runs with the attempt."""
     return {"MLFLOW_RUN_CONTEXT": json.dumps({_TAG: _quoted(attempt)})}
 
 
@@ -35,10 +35,10 @@ def context(attempt: str) -> dict[str, str]:
 def client(
     watch: Mapping[str, Any], directory: Path, environment: Mapping[str, str]
 ) -> Iterator[Callable[[], Any]]:
-    """Start the client; yield a function that returns the points since its last call, as `main` does.
+    """Start the client; yield a function that returns the points since its last call (see `main`).
 
-    It raises ValueError if MLflow cannot be read. `watch` may name a store by `path` or `uri`;
-    without these, MLflow uses the store that the task's environment names.
+    The function raises ValueError if MLflow cannot be read. `watch` may name a store by `path` or
+    `uri`; otherwise MLflow uses the store of the task's environment.
     """
     path = environment.get("PATH")
     python = shutil.which("python", path=path) or shutil.which("python3", path=path)
@@ -61,7 +61,7 @@ def client(
         def new() -> Any:
             questions.write(b"\n")
             questions.flush()
-            answer = json.loads(answers.readline() or '{"error": "its client has ended"}')
+            answer = json.loads(answers.readline() or '{"error": "the MLflow client has ended"}')
             if "error" in answer:
                 raise ValueError(answer["error"])
             return answer
@@ -76,7 +76,7 @@ def main(metric: str) -> None:
     """Answer each line of stdin with a line of JSON.
 
     The answer is a list of the new points, [name, step, value, seconds since 1970] each, or
-    {"error": text}. Metrics other than `metric` are in every list, with their latest value only.
+    {"error": text}. Every list also has the other metrics, with only their latest value.
     """
     answers = sys.stdout
     sys.stdout = sys.stderr  # for lines that MLflow prints
@@ -95,7 +95,7 @@ def _new(
     mlflow: Any = importlib.import_module("mlflow")
     local = _LOCAL.fullmatch(mlflow.get_tracking_uri())
     if local and not Path(urllib.parse.unquote(local[1])).exists():
-        return  # MLflow would make the store, perhaps at the same time as the training does
+        return  # MLflow would create the store, perhaps at the same time as the training
 
     store = mlflow.MlflowClient()
     experiments = [experiment.experiment_id for experiment in store.search_experiments()]
@@ -113,7 +113,7 @@ def _new(
 
 
 def _quoted(attempt: str) -> str:
-    """Return an attempt's id percent-encoded: a filter of MLflow cannot contain quotation marks."""
+    """Return an attempt's id percent-encoded: MLflow's filters cannot contain quotation marks."""
     return urllib.parse.quote(attempt, safe="/:=,")
 
 

@@ -1,8 +1,8 @@
-"""Runs attempts on their node, one after the other in one Ray task.
+"""Runs attempts on their node, one after another in one Ray task.
 
-Each Ray task costs as much time as a quick command, and so does each yield. Quick attempts
-therefore share one Ray task, and one yield. An attempt that takes longer is the last one of its Ray
-task. The attempts after it are given back to the head, which submits them again.
+A Ray task takes as much time as a quick command, and so does a yield. Quick attempts therefore share
+one Ray task and one yield. A longer attempt is the last one of its Ray task: the remaining attempts
+are returned to the head, which submits them again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from trainyard_runner.shipped import Package
 from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.outcome import QUICK
 
-# (Number of the order, messages of its attempt); None instead of messages gives the order back.
+# (Number of the order, messages of its attempt); None instead of messages returns the order.
 Messages = list[tuple[int, Batch | None]]
 
 
 def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Messages]:
     """Run the orders' attempts, and yield their messages; stop after one that is not quick.
 
-    The orders after that attempt are given back as soon as it has run longer than QUICK.
+    The remaining orders are returned as soon as that attempt has run longer than QUICK.
     """
     messages: Messages = []
     sent = time.monotonic()
@@ -95,6 +95,6 @@ def _attempt(order: Order, job: Package | None, spare: Spare) -> Generator[Batch
 
 
 def _parts(references: list[Any]) -> Iterator[bytes]:
-    """Yield an archive's parts, each fetched when its turn comes: the whole may not fit in memory."""
+    """Fetch and yield an archive's parts one by one: the whole may not fit in memory."""
     for reference in references:
         yield ray.get(reference)

@@ -1,4 +1,4 @@
-"""Collects a command's output into chunks, of whole lines if the rest of a line comes soon."""
+"""Collects a command's output into chunks; a chunk ends with a line if the line ends soon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAIL_LINES = 20
 
 
 class OutputBuffer:
-    """Collects output until it is due to be sent, and keeps the last lines for the end."""
+    """Collects output until it is due to be sent, and keeps the last lines for the end event."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -25,7 +25,7 @@ class OutputBuffer:
         return bool(self._bytes)
 
     def read(self, descriptor: int, size: int) -> bool:
-        """Read at most `size` bytes without waiting; return False at the end, or if none came."""
+        """Read at most `size` bytes without waiting; return False if there were none."""
         try:
             chunk = os.read(descriptor, size)
         except BlockingIOError:
@@ -36,7 +36,7 @@ class OutputBuffer:
         return bool(chunk)
 
     def add(self, line: str) -> None:
-        """Add a line of the runner, which begins a new line of the output."""
+        """Add a line of the runner; an unfinished line of the task ends before it."""
         is_open = not (self._bytes or self._tail or b"\n").endswith(b"\n")
         self._bytes += b"\n" * is_open + line.encode() + b"\n"
 

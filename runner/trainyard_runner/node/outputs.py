@@ -1,9 +1,9 @@
 """Sends changes of a task's outputs to the head as archives, during the task and at its end.
 
 The head keeps a task's archives in order; the next attempt and the operator's machine unpack them
-one after the other. An archive of all outputs (a whole one) replaces those before it. It is sent
-when the changes exceed twice the outputs' size, so that the head never keeps much more than three
-times that size.
+one after another. A whole archive (of all outputs) replaces the archives before it. A whole archive
+is sent when the changes exceed twice the outputs' size, so that the head never keeps much more than
+three times that size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainyard_runner.wire.archive import Entries, Entry, LeftOut
 from trainyard_runner.wire.outputs import data_bytes, sized
 
 Message = tuple[str, Any]
-# Two writes within one tick of the kernel's clock may leave a file with the same time of change.
+# Two writes within one tick of the kernel's clock may leave the same mtime and ctime.
 TICK_NS = 10_000_000
 # With more removed names, a whole archive is sent instead.
 _MOST_REMOVED = 1000
@@ -35,9 +35,9 @@ class OutputWatch:
 
     `scan` returns the outputs' entries and the paths that are left out. `mapped` returns the full
     paths of files that programs have mapped for writing. A write to such a file does not always
-    change its time, so it is sent once more at the end. `every`: seconds from one look to the next.
-    `limit`: bytes of outputs to send. `held`: bytes of changes that the head has since the last
-    whole archive; None if it has no archive yet.
+    change its mtime, so that the file is sent again at the end. `every`: seconds between looks.
+    `limit`: the most bytes of outputs to send. `held`: bytes of changes that the head has since the
+    last whole archive; None if the head has no archive yet.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class OutputWatch:
         if held is not None:
             self._sent, _ = scan()
         self._again: set[str] = set()  # names of files that may have changed since they were sent
-        self.due = clock() + every  # when to call `look` next, by the clock
+        self.due = clock() + every  # when to call `look` next, in the clock's time
         # The paths that the last look did not send, each with the reason.
         self.left_out: list[LeftOut] = []
 
     def look(self) -> Iterator[Message]:
-        """Yield the messages of an archive with the changes since the last look, if there are any."""
+        """Yield the messages of an archive with the changes since the last look, if any."""
         began = self._clock()
         began_ns = self._wall_ns()
-        # Ask before and after the scan. A file that was mapped in between only has a new time.
+        # Asked before and after the scan: a file that was mapped only in between has a new mtime.
         mapped = self._mapped()
         entries, left_out = self._scan()
         mapped |= self._mapped()
@@ -85,11 +85,11 @@ class OutputWatch:
 
         yield from self._send(entries, left_out, unsettled)
         self.left_out = left_out
-        # Wait twice as long as the look took: looks take at most a third of the time.
+        # Pauses take twice as long as looks, so that looks take at most a third of the time.
         self.due = self._clock() + max(self._every, 2 * (self._clock() - began))
 
     def held(self) -> dict[str, int]:
-        """Return the number of files that the head has now, and their bytes."""
+        """Return the number and bytes of the files that the head has now."""
         files = [entry for entry in self._sent.values() if entry.is_file]
         return {"files": len(files), "bytes": sum(entry.size for entry in files)}
 
@@ -131,11 +131,11 @@ class OutputWatch:
         self._note_sent(entries, removed, bad)
         self._again = unsettled | bad
 
-        # A whole archive replaces everything: no removed names go with it.
+        # A whole archive replaces everything, and needs no removed names.
         pieces: list[list[str]] = [[]]
         if not is_whole:
-            # First come the removed names that entries of this archive use again. They must be
-            # removed before the archive is unpacked, and its message has only the first piece.
+            # The archive's message has only the first piece. Therefore the removed names that the
+            # archive uses again come first: they must be removed before it is unpacked.
             pieces = _in_pieces(sorted(removed, key=lambda name: name not in entries))
         files = sum(1 for entry in changed if entry.is_file and entry.name not in bad)
         lines = [str(item) for item in left_out if item.is_lost][:NAMED]
@@ -147,9 +147,9 @@ class OutputWatch:
             yield ("outputs", {"files": 0, "whole": False, "removed": names, "left_out": []})
 
     def _is_whole_due(self, entries: Entries, removed: list[str], lost: set[str]) -> bool:
-        """Return whether to send all outputs, in an archive that replaces those on the head.
+        """Return whether to send all outputs, in an archive that replaces those of the head.
 
-        Not while a path cannot be read: the head may have a former version of it.
+        False while a path cannot be read, because the head may have a former version of that path.
         """
         if self._held is None:
             return True
@@ -190,10 +190,9 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
 
 
 def counted(names: list[str], *, by_directory: bool = False) -> dict[str, Any]:
-    """Return the number of names, the first NAMED of them, and how many more there are.
+    """Return the number of names, the first NAMED names, and the number of the others.
 
-    With `by_directory`, if there are more than NAMED, the files below each directory at the top are
-    named as one.
+    With `by_directory`, more than NAMED names are grouped by their top directory.
     """
     counts = dict.fromkeys(names, 1)
     if by_directory and len(names) > NAMED:
@@ -225,9 +224,9 @@ def in_words(left_out: list[LeftOut]) -> str:
 
 
 def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
-    """Return whether the head has to remove an entry, as it is gone or of another type by now.
+    """Return whether the head must remove an entry that is gone or has another type now.
 
-    An entry is not gone if it cannot be read, or is below a directory that cannot be read.
+    An unreadable entry, or an entry below an unreadable directory, is not gone.
     """
     if now is not None:
         return stat.S_IFMT(before.mode) != stat.S_IFMT(now.mode)
@@ -254,5 +253,5 @@ def _order(entry: Entry) -> tuple[bool, str]:
 
 
 def _is_no_curve(entry: Entry) -> bool:
-    """Return a sort key that puts TensorBoard's event files first: users look at those first."""
+    """Return a sort key that puts TensorBoard's event files first, as users look at them first."""
     return "tfevents" not in entry.name

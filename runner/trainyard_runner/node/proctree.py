@@ -1,4 +1,4 @@
-"""Process trees: lists a process's descendants, ends them, and lists the files they can write."""
+"""Process trees: list a process's descendants, end them, and list the files they can write."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Have orphaned descendants become children of this process; return False outside of Linux."""
+    """Let this process adopt its orphaned descendants; return False outside of Linux."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def end_with_parent() -> None:
-    """Have this process get SIGTERM when its parent ends (Linux)."""
+    """Let this process get SIGTERM when its parent ends (Linux)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
@@ -72,7 +72,7 @@ def with_environment(entry: str) -> list[int]:
 
 
 def in_group(group: int) -> list[int]:
-    """Return [-group], to which `send` sends as to a pid, while the group has members; else [].
+    """Return [-group], which `send` takes as a pid, while the group has members; else [].
 
     For systems without subreapers.
     """
@@ -83,7 +83,7 @@ def in_group(group: int) -> list[int]:
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
-    """Send a signal to each process; those that are gone or belong to another user are ignored."""
+    """Send a signal to each process; ignore processes that are gone or of another user."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -92,8 +92,8 @@ def send(pids: list[int], number: signal.Signals) -> None:
 def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
     """End processes: SIGTERM, `grace` seconds, SIGKILL for 5 s; return whether none is left.
 
-    `list_pids` returns the processes that are left. It is called again before each signal, because
-    they may still start others.
+    `list_pids` returns the remaining processes. It is called again before each signal, because
+    processes may still start others.
     """
     send(list_pids(), signal.SIGTERM)
     if gone_within(list_pids, grace):
@@ -108,7 +108,7 @@ def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
 
 
 def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
-    """Wait until `list_pids` returns none; return False if it still does after `seconds`."""
+    """Wait until `list_pids` returns []; return False if processes remain after `seconds`."""
     give_up = time.monotonic() + seconds
     while list_pids():
         if time.monotonic() >= give_up:
@@ -118,7 +118,7 @@ def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
 
 
 def abort(pid: int) -> None:
-    """End a process by SIGABRT, without a core file (Linux); one that has ended is ignored."""
+    """End a process by SIGABRT, without a core file (Linux); ignore an ended process."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
         os.kill(pid, signal.SIGABRT)
@@ -134,8 +134,8 @@ def is_python(pid: int) -> bool:
 def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> set[str]:
     """Return the full paths of files below a directory that processes can write.
 
-    These are files that are mapped into memory for writing and, without `mapped_only`, files that
-    are open for writing. On systems without /proc, no files are found.
+    These are files that are mapped for writing and, without `mapped_only`, files that are open for
+    writing. On systems without /proc, no files are found.
     """
     paths: set[str] = set()
     for pid in pids:
@@ -147,9 +147,9 @@ def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> 
 
 
 def _mapped_by(pid: int) -> Iterator[str]:
-    """Yield the files that a process has mapped for writing and shared (proc(5)).
+    """Yield the files of a process's shared, writable mappings (proc(5)).
 
-    A line is "7f..-7f.. rw-s 00000000 fe:00 1234   /path"; a line's end in a path is \\012.
+    A line is "7f..-7f.. rw-s 00000000 fe:00 1234   /path"; a newline in a path is \\012.
     """
     for line in _read(_PROC / str(pid) / "maps").splitlines():
         fields = line.split(maxsplit=5)
@@ -167,7 +167,7 @@ def _open_in(pid: int) -> Iterator[str]:
 
 
 def _is_writable(fdinfo: bytes) -> bool:
-    """Return whether a descriptor can write, from its line "flags:\\t0100002" (octal, proc(5))."""
+    """Return whether a descriptor is writable, by its line "flags:\\t0100002" (octal, proc(5))."""
     for line in fdinfo.splitlines():
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY

@@ -1,4 +1,4 @@
-"""Sends an attempt's checkpoints and outputs part by part, so that its log is sent in between."""
+"""Sends an attempt's checkpoints and outputs in parts, between which its log is sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Watch = CheckpointWatch | OutputWatch
 
 
 class Transfers:
-    """Asks an attempt's watches for archives; each watch has at most one in flight."""
+    """Takes archives from an attempt's watches; each watch has at most one in flight."""
 
     def __init__(self, *watches: Watch, clock: Callable[[], float] = time.monotonic) -> None:
         self._watches = watches
@@ -20,7 +20,7 @@ class Transfers:
         self._in_flight: dict[Watch, Iterator[Message]] = {}
 
     def due(self) -> float:
-        """Return when `step` has something to do, by the clock; 0 for now."""
+        """Return when to call `step` next, in the clock's time; 0 for now."""
         if self._in_flight:
             return 0.0
         return min(watch.due for watch in self._watches)

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from trainyard_runner.node.metric_reader import MetricReader
 from trainyard_runner.wire.names import plain
 
-# Least seconds from one reading to the next; a server is asked less often.
+# The fewest seconds between two readings; a server is read less often.
 _EVERY = 1.0
 _EVERY_OF_SERVER = 5.0
-# After a reading, wait this many times as long as it took: a task may have very many files.
+# The pause after a reading, as a multiple of its duration: a task may have very many files.
 _SHARE = 5
 _LAST_SECONDS = 60.0
-# Seconds. Attempts look every 0.2 s; after a longer pause, the node was held up, not the training.
+# Seconds. Attempts look every 0.2 s; a longer pause means that the node was suspended or overloaded.
 _PACE = 0.4
 _NAMED = 12
 _LONGEST_ERROR = 500
@@ -37,9 +37,9 @@ class Broken(NamedTuple):
 class Rules:
     """Decides when an attempt has to end.
 
-    All times are seconds of a clock that begins with the attempt, and pauses while the node is held
-    up. `moved`: when a value last came. `changed`: when a different value last came. `last`: the
-    last finite value.
+    All times are seconds of a clock that begins with the attempt, and pauses while the node is
+    suspended or overloaded. `moved`: when the last value was read. `changed`: when a different value
+    was last read. `last`: the last finite value.
     """
 
     watch: dict[str, Any]
@@ -47,11 +47,11 @@ class Rules:
     changed: float = 0.0
     last: list[float] | None = None
     not_finite: list[float] | None = None
-    # The last finite value before `not_finite`; `last` may be of later steps.
+    # The last finite value before `not_finite`; `last` may be of a later step.
     before: list[float] | None = None
 
     def take(self, values: list[list[float]], *, at: float) -> None:
-        """Note values that were read at the time `at`: [step, value, ...] each, the oldest first."""
+        """Note values that were read at the time `at`: each [step, value, ...], the oldest first."""
         for value in values:
             if not math.isfinite(value[1]):
                 if self.not_finite is None:
@@ -64,7 +64,7 @@ class Rules:
             self.moved = at
 
     def hold(self, *, at: float) -> None:
-        """Restart the times of `silence` and `constant`: values cannot be read at the time `at`."""
+        """Restart the times of `silence` and `constant`, because reading failed at the time `at`."""
         self.moved = at
         self.changed = at
 
@@ -128,10 +128,10 @@ class MetricWatch:
     def look(self) -> list[tuple[str, Any]]:
         """Start a reading if one is due; return the values of a finished one as messages.
 
-        Sets `broken` if a rule is broken. The rules' clock advances by at most _PACE a call.
+        Sets `broken` if a rule is broken. The rules' clock advances by at most _PACE per call.
         """
         now = time.monotonic()
-        # While the whole node is held up, the clock pauses: the training must not count as silent.
+        # A suspended or overloaded node pauses the clock: the training must not count as silent.
         self._clock += min(now - self._looked_at, _PACE)
         self._looked_at = now
         if self._reading is None and self._clock >= self._due:
@@ -146,7 +146,7 @@ class MetricWatch:
         return self._take(reading)
 
     def last(self) -> Iterator[tuple[str, Any]]:
-        """Yield the values that are new after the attempt's end, as messages.
+        """Yield the last new values as messages, after the attempt's end.
 
         After _LAST_SECONDS, yields a note that the metric was not read to its end.
         """
@@ -164,7 +164,7 @@ class MetricWatch:
         yield "note", f"{metric} was not read to its end within {_LAST_SECONDS:.0f} s"
 
     def missing(self) -> str | None:
-        """Return in words that an ended attempt wrote no finite value; None if it wrote one."""
+        """Return a note if an ended attempt wrote no finite value; None if it wrote one."""
         if self._rules.last:
             return None
         return f"no value of {self._rules.watch['metric']}{self._wrote()}"
@@ -186,7 +186,7 @@ class MetricWatch:
             values = reading.result()
 
         self._rules.take(values, at=self._clock)
-        # Judge by the time when the reading began: it may have missed values written since then.
+        # Judged at the time when the reading began: it may have missed values written since then.
         broken = self._rules.broken(at=self._began)
         if broken and not self.broken and (broken.rule == "nan" or not has_ended):
             self.broken = broken
@@ -199,7 +199,7 @@ class MetricWatch:
         return [("metric", finite)]
 
     def _wrote(self) -> str:
-        """Return which metrics were written instead, or why none could be read, in words."""
+        """Return, in words, the metrics that were written instead, or why none could be read."""
         if self._error is not None:
             return f"; it could not be read: {self._error}"
         names = list(self._reader.names)

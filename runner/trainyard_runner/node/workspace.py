@@ -18,14 +18,14 @@ from trainyard_runner.wire.driver import Driver
 from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.unpack import unpack
 
-# For the checkpoint, the job's files (the command's working directory), and the outputs.
+# For the checkpoint, for the job's files (the command's working directory), and for the outputs.
 DIRECTORIES = ("checkpoint", "job", "output")
 
 
 class Spare:
     """Keeps an ended attempt's directories for the next attempt in the same Ray task.
 
-    To make and remove four directories is a third of a quick attempt's time on a busy node.
+    Making and removing four directories takes a third of a quick attempt's time on a busy node.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Workspace:
         self._as_made = self._state()
 
     def restore(self, order: Order, fetch: Callable[[list[Any]], Iterator[bytes]]) -> list[LeftOut]:
-        """Restore the checkpoint and outputs that an order names; return what could not be restored.
+        """Restore an order's checkpoint and outputs; return the files that cannot be restored.
 
         Declared outputs are moved to their places in the command's directory.
         """
@@ -84,7 +84,7 @@ class Workspace:
             parts = fetch(restored["parts"])
             left_out += outputs.apply(parts, self.output, removed=restored["removed"])
 
-        # Sorted, so that a directory comes before a declared output in it, which moves with it.
+        # Sorted: a directory is moved before, and together with, a declared output inside it.
         for declared in sorted(order["outputs"]):
             if os.path.lexists(self.output / declared):
                 (self.directory / declared).parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class Workspace:
         return left_out
 
     def copy_files(self, files: JobFiles | None, declared: list[str]) -> dict[str, Identity]:
-        """Copy the job's files, but not over restored outputs; return the copies' identities by name.
+        """Copy the job's files, except over restored outputs; return identities by name.
 
         Also makes the parent directories of declared outputs, unless a file is in the way.
         """
@@ -116,14 +116,14 @@ class Workspace:
         _remove(self.root)
 
     def hand_on(self) -> None:
-        """Keep the directories for the next attempt if they are like new ones; else remove them."""
+        """Keep the directories for the next attempt if they are as new; else remove them."""
         if self._is_renewed():
             self._spare.keep(self.root)
         else:
             self.remove()
 
     def _is_renewed(self) -> bool:
-        """Empty the command's own directory; return whether all directories are as at first."""
+        """Empty the command's directory; return whether all directories are as new."""
         try:
             if any(self.output.iterdir()) or any(self.checkpoint.iterdir()):
                 return False
@@ -137,7 +137,7 @@ class Workspace:
     def _state(self) -> list[tuple[int, ...]]:
         """Return the inode, mode, owner, group and ctime of each directory.
 
-        The ctime of the command's own directory is 0: copying the job's files changes it.
+        The ctime of the command's directory counts as 0, because copying the job's files changes it.
         """
         states: list[tuple[int, ...]] = []
         for path in (self.root, self.directory, self.output, self.checkpoint):
@@ -152,10 +152,10 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of an attempt's command.
 
-    `inherited` is the worker's: its variables TRAINYARD_... are dropped, as another run may have
-    set them. The cluster's token is not among the variables, because programs print these and send
-    them to trackers. If the worker has the token as a variable, as in pods, the token is written to
-    a file. Ray reads that file when the command connects.
+    `inherited` is the worker's environment, whose variables TRAINYARD_... are dropped, because
+    another run may have set them. The cluster's token is not among the variables, because programs
+    print variables and send them to trackers. If the worker has the token as a variable, as in
+    pods, the token is written to a file, which Ray reads when the command connects.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("TRAINYARD_")}
     token = kept.pop("RAY_AUTH_TOKEN", None)
@@ -168,7 +168,7 @@ def environment(
     for_gang = {}
     if order["master"]:
         for_gang = {"TRAINYARD_MASTER_ADDR": order["master"]}
-    # The job's directory comes first, as it does for the command's own Ray tasks.
+    # The job's directory comes first, as for the command's own Ray tasks.
     python_path = [
         str(place.directory),
         order["env"].get("PYTHONPATH"),
@@ -207,9 +207,9 @@ def _defaults(order: Order) -> dict[str, str]:
 def _for_ray(order: Order) -> dict[str, str]:
     """Return variables that give the command, as a driver of Ray, the job's runtime_env.
 
-    `ray.init()` reads them, as under `ray job submit --runtime-env`. The driver's workers then have
-    the job's files, packages and variables on every node. A program may call
-    `ray.init(runtime_env=...)`: Ray merges that, key by key, instead of refusing it.
+    `ray.init()` reads these variables, as under `ray job submit --runtime-env`. The driver's
+    workers then have the job's files, packages and variables on every node. Ray merges the
+    runtime_env of a program's own `ray.init(runtime_env=...)` key by key, instead of rejecting it.
     """
     environment = dict(order["ray_environment"])
     variables = {**environment.get("env_vars", {}), **order["env"]}
@@ -221,10 +221,10 @@ def _for_ray(order: Order) -> dict[str, str]:
 
 
 def attempt_id(order: Order) -> str:
-    """Return an attempt's id, which no other attempt of any run has."""
+    """Return an attempt's id, unique over all runs."""
     return f"{order['run']}:{order['task']}:{order['attempt']}"
 
 
 def _remove(root: Path) -> None:
-    with contextlib.suppress(OSError):  # `cluster.down` tries again, and shows an error then
+    with contextlib.suppress(OSError):  # `cluster.down` tries again, and then shows an error
         tree.remove(str(root))

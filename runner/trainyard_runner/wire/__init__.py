@@ -1,1 +1,1 @@
-"""Formats and rules that the operator's machine, the head and nodes share; standard library only."""
+"""Formats and rules shared by the operator's machine, the head and nodes; only standard library."""

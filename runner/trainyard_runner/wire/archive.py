@@ -1,8 +1,7 @@
-"""Directories as tar archives in parts: read on a worker node, put together on the head.
+"""Directories as tar archives in parts: made on a worker node, assembled on the head.
 
-Symbolic links are never followed. A link whose target is inside the archive is kept as a link, and
-any other link is left out. Sockets, pipes, devices, and paths that are too long to open are left
-out, too.
+Symbolic links are never followed. A link is kept if its target is inside the archive, else left out.
+Sockets, pipes, devices, and paths that are too long to open are left out, too.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ _KINDS = {
 
 
 class ChangedError(Exception):
-    """A file is not as the scan saw it, or changed while it was read."""
+    """A file changed after its scan, or while it was read."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A path that is not sent or not written, and why.
+    """A path that is not sent or not written, and the reason.
 
-    `is_lost`: the user loses something, as when a file could not be read; a pipe that is left out
-    is no loss. `target`: the full path to which a link that leads outside points.
+    `is_lost`: the user loses content, such as an unreadable file; a pipe is no loss. `target`: the
+    full target of a link that leads outside.
     """
 
     name: str
@@ -51,12 +50,12 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, directory or link as the scan saw it.
+    """A file, directory or link at the time of the scan.
 
     `inside`: its path below the directory `root`. `name`: its name in the archive. `changed_ns`:
-    its ctime, which a changed mtime also changes, and which no program can set. `data_bytes`: the
-    bytes that are sent, without the holes of a sparse file. They may change without a write, so
-    entries are compared without them.
+    its ctime, which a new mtime also changes, and which no program can set. `data_bytes`: the bytes
+    to send, without the holes of a sparse file. Comparisons ignore `data_bytes`, which may change
+    without a write.
     """
 
     name: str
@@ -86,8 +85,8 @@ Entries = dict[str, Entry]
 def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
     """Return the entries of everything below `root`, and the paths that are left out.
 
-    Entries are named `prefix`/PATH, with PATH relative to `root`. A directory that cannot be read
-    is left out with everything in it. So is `root` itself if it is a link.
+    Entries are named `prefix`/PATH, with PATH relative to `root`. A directory that cannot be read is
+    left out with its content, and so is `root` itself if it is a link.
     """
     found: Entries = {}
     left_out: list[LeftOut] = []
@@ -118,10 +117,9 @@ def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
 def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
     """Return the entries of a declared output, and the paths that are left out.
 
-    `path` is a file, a link, or a directory with everything below it; entries are named after
-    `name`. Without such a path, there are no entries and nothing is left out. If `path` itself is a
-    pipe, a device or a link that leads outside, it is left out as lost, because the job declares
-    it.
+    `path` is a file, a link, or a directory with everything below it, `name` its name in the
+    archive. A missing path has no entries and nothing left out. If `path` itself is a pipe, a device
+    or a link that leads outside, it is left out as lost, because the job declares it.
     """
     parent, base = posixpath.split(path)
     entry = _entry(name, root=parent, inside=base)
@@ -139,10 +137,9 @@ def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
 def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> Iterator[bytes]:
     """Yield a tar archive of the entries in parts, without the end mark.
 
-    Without `left_out`: raises ChangedError if a file is not as the scan saw it, and skips a file
-    that this user may not read. With `left_out`: sends each file as it is by now, and appends to
-    that list the files that cannot be read. If a file shrinks while it is read, zeros replace its
-    end.
+    Without `left_out`: raises ChangedError if a file changed after the scan, and skips a file that
+    this user may not read. With `left_out`: sends each file as it is now, and appends unreadable
+    files to that list. If a file shrinks while it is read, zeros replace its end.
     """
     pending = bytearray()
     for entry in entries:
@@ -157,7 +154,7 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
 
 
 def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
-    """Return the entries without links to existing paths that are not sent themselves.
+    """Return the entries without links to existing paths that are not sent.
 
     Such links are appended to `left_out` as lost. Links to paths that do not exist are kept.
     """
@@ -179,10 +176,10 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
 
 
 def stays_inside(name: str, target: str) -> bool:
-    """Return whether a link stays below the archive's top, even if other paths are or become links.
+    """Return whether a link stays below the archive's top, even if other paths become links.
 
-    `name` is the link's. It stays there if its target is relative, if all ".." of the target come
-    first, and if these lead no higher than the top.
+    `name` is the link's name. Its target must be relative, with all ".." first, and these must lead
+    no higher than the top.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
     ups = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
@@ -190,7 +187,7 @@ def stays_inside(name: str, target: str) -> bool:
 
 
 class Incoming:
-    """An archive that arrives on the head; it gets its name only once it is whole."""
+    """An archive that arrives on the head, which gets its final name only when complete."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +205,7 @@ class Incoming:
     def finish(self, *, carry: Iterable[str] = ()) -> str:
         """Close the archive, give it its name, and return its sha256.
 
-        `carry` names files that are first copied into it from the archive that it replaces.
+        The files named in `carry` are first copied from the archive that this one replaces.
         """
         wanted = set(carry)
         if wanted and self._path.exists():
@@ -220,14 +217,14 @@ class Incoming:
         return self._digest.hexdigest()
 
     def abandon(self) -> None:
-        # On a full disk, closing fails as it writes the rest, which is not needed.
+        # On a full disk, closing fails because it writes the rest, which is not needed.
         with contextlib.suppress(OSError):
             self._file.close()
         self._part.unlink(missing_ok=True)
 
 
 def _listing(directory: str) -> list[str]:
-    """Return the sorted names in a directory. Raises OSError if a link or file is in its place."""
+    """Return the sorted names in a directory. Raises OSError for a link or a file."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         return sorted(item.name for item in os.scandir(descriptor))
@@ -291,7 +288,7 @@ def _pieces(entry: Entry, left_out: list[LeftOut] | None) -> Iterator[bytes]:
         return
 
     try:
-        # The scan saw a file, but a link or a pipe may be in its place by now.
+        # The file may have become a link or a pipe after the scan.
         descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         _missed(entry.name, error, left_out)
@@ -321,7 +318,7 @@ def _changed(entry: Entry, descriptor: int) -> bool:
 
 
 def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[bytes, None, bool]:
-    """Yield a file's header and content; return whether all of it could be read."""
+    """Yield a file's header and content; return whether the whole content could be read."""
     size = found.st_size
     is_whole = True
     if found.st_blocks * 512 < size:
@@ -350,7 +347,7 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
 
 
 def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
-    """Return (offset, length) of each part of a file that has data and is no hole."""
+    """Return (offset, length) of each part of a file that is no hole."""
     found: list[tuple[int, int]] = []
     at = 0
     while at < size:
@@ -370,8 +367,8 @@ def _sparse_header(
 ) -> bytes:
     """Return the header of a sparse file in GNU's format 1.0, which `tarfile` reads.
 
-    The header has the real name and size, and then the offset and length of each segment. The last
-    of these is an empty one at the file's end. `sent`: bytes of all segments.
+    The header has the real name and size, then the offset and length of each segment, and last an
+    empty segment at the file's end. `sent`: bytes of all segments.
     """
     listed = [*segments, (found.st_size, 0)]
     extents = "".join(

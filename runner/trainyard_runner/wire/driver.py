@@ -1,4 +1,4 @@
-"""The metadata of a Ray job that name the attempt whose command connected to Ray as a driver."""
+"""The metadata of a driver's Ray job, which name the attempt whose command connected to Ray."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Reads the scalars of a TensorBoard event file that grows.
 
 A file is a sequence of records (TFRecord): length, its checksum, the event, its checksum, all
-little-endian. An event is a protocol buffer (tensorflow/core/util/event.proto). Scalars need only a
-few of its fields, so that this module reads them without a library.
+little-endian. An event is a protocol buffer (tensorflow/core/util/event.proto). This module reads
+the few fields that scalars need, without a library.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-# Bytes. A scalar's record has about 50; larger records hold images, histograms or text, and are
-# skipped.
+# Bytes. Larger records are skipped: they hold images, histograms or text, and a scalar has about 50.
 _LARGEST = 64 * 1024
 # tensorflow/core/framework/types.proto
 _FLOAT = 1
@@ -26,8 +25,8 @@ _LARGEST_STEP = 2**64
 def scalars(file: BinaryIO) -> Iterator[tuple[str, float, float, float]]:
     """Yield (tag, step, value, seconds since 1970) from the file's position on.
 
-    Afterwards the position is behind the last whole record, so that an unfinished one is read by the
-    next call. A damaged record is skipped.
+    Afterwards, the position is after the last complete record, so that the next call reads an
+    incomplete one. A damaged record is skipped.
     """
     size = os.fstat(file.fileno()).st_size
     while file.tell() + 12 <= size:

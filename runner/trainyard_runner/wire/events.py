@@ -1,8 +1,8 @@
-"""The events of a run: a dataclass for each kind, as the head writes and the operator reads them.
+"""The events of a run, which the head writes and the operator reads: a dataclass for each kind.
 
 On the stream (`wire.stream`) an event is one JSON object: `seq`, `time`, `event` (its kind), and
-its fields. docs/results.md describes them to users. Later versions add fields and kinds, and rename
-none: a field that a line lacks has its default, and an unknown kind becomes an `Unknown`.
+its fields. docs/results.md describes events to users. Later versions may add fields and kinds, but
+rename none: a missing field has its default, and an unknown kind becomes an `Unknown`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 from trainyard_runner.wire.outcome import State
 
 TrialOutcome = Literal["complete", "pruned", "failed", "stopped"]
-# The limits of numbers: every date in Unix seconds and every duration is below the first one, every
-# size in bytes and every count below the second one.
+# Limits of numbers: of dates (Unix seconds) and durations, and of sizes (bytes) and counts.
 _SECONDS = 1e11
 _BYTES = 1e16
 
@@ -38,13 +37,13 @@ class Event:
         return own
 
     def line(self) -> dict[str, Any]:
-        # In this order; the values of `seq` and `time` come with the other fields.
+        # `seq` and `time` come first in the line; `vars` overwrites their values.
         return {"seq": 0, "time": 0.0, "event": self.kind, **vars(self)}
 
 
 @dataclass(frozen=True)
 class RunStarted(Event):
-    """A run began, on the head `node_id`.
+    """A run began on the head, whose Ray id is `node_id`.
 
     `checkpoints_at` is the directory of the run's checkpoints on storage that outlives the head;
     None if the checkpoints are on the head's disk.
@@ -65,7 +64,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True)
 class NodeFound(Event):
-    """The hardware and the versions of a node, as the smoke test found them; `memory` in bytes."""
+    """A node's hardware and versions, found by the smoke test; `memory` in bytes."""
 
     kind = "node"
 
@@ -112,7 +111,7 @@ class GateEnded(Event):
 
 @dataclass(frozen=True)
 class AttemptStarted(Event):
-    """The command of an attempt has begun; without a node, the attempt ended before it got one."""
+    """An attempt's command has begun; without a node, the attempt ended before it got one."""
 
     kind = "attempt-started"
 
@@ -125,7 +124,7 @@ class AttemptStarted(Event):
 
 @dataclass(frozen=True)
 class TaskOutput(Event):
-    """Output of an attempt, from byte `at` on; bytes that are not UTF-8 as surrogates."""
+    """Output of an attempt, from byte `at` on, with surrogates for bytes that are not UTF-8."""
 
     kind = "output"
 
@@ -137,7 +136,7 @@ class TaskOutput(Event):
 
 @dataclass(frozen=True)
 class Metric(Event):
-    """Values of the watched metric: [step, value, seconds since 1970] each."""
+    """Values of the watched metric, each [step, value, seconds since 1970]."""
 
     kind = "metric"
 
@@ -148,7 +147,7 @@ class Metric(Event):
 
 @dataclass(frozen=True)
 class CheckpointKept(Event):
-    """The head keeps a checkpoint in an archive, until the task's next checkpoint replaces it.
+    """The head keeps a task's checkpoint in an archive, until the next checkpoint replaces it.
 
     `bytes` and `files`: size and number of the files in the checkpoint. `archive_bytes` and
     `sha256`: size and digest of the archive, None in events that an older Trainyard wrote.
@@ -168,9 +167,9 @@ class CheckpointKept(Event):
 class OutputsKept(Event):
     """The head has an archive of a task's outputs.
 
-    `number` counts a task's archives from 1, over its attempts. A `whole` one replaces the archives
-    before it. Any other one is unpacked over those before it, once the files `removed` are deleted.
-    With `each_attempt`, "before" means before in the same attempt.
+    `number` counts a task's archives from 1, over its attempts. A `whole` archive replaces earlier
+    ones. Any other archive is unpacked over earlier ones, after the files `removed` are deleted.
+    With `each_attempt`, only earlier archives of the same attempt count.
     """
 
     kind = "outputs"
@@ -190,11 +189,11 @@ class OutputsKept(Event):
 
 @dataclass(frozen=True)
 class AttemptEnded(Event):
-    """An attempt ended. A field is None where its node was lost before it could tell.
+    """An attempt ended. A field is None if the node was lost before it could report the value.
 
-    `output` is its last archive, {file, bytes, sha256}; `brought` what the head has of its outputs,
+    `output` is the attempt's last archive, {file, bytes, sha256}; `brought` its outputs on the head,
     {files, bytes}; `not_brought` and `undeclared` are files, {count, names, more}. `watch` is the
-    rule of the watchdog that ended it.
+    rule of the watchdog that ended the attempt.
     """
 
     kind = "attempt-ended"
@@ -220,7 +219,7 @@ class AttemptEnded(Event):
 
 @dataclass(frozen=True)
 class TaskEnded(Event):
-    """A task has ended for good; `reason` is None if the reason of its last attempt says why."""
+    """A task has ended for good; a `reason` of None means the reason of the last attempt."""
 
     kind = "task-ended"
 
@@ -232,7 +231,7 @@ class TaskEnded(Event):
 
 @dataclass(frozen=True)
 class TrialStarted(Event):
-    """A sweep tries a configuration, by one task a repeat; without tasks, a former run tried it."""
+    """A sweep tries a configuration, one task per repeat; `tasks` is [] if a former run did."""
 
     kind = "trial-started"
 
@@ -256,7 +255,7 @@ class TrialEnded(Event):
 
 @dataclass(frozen=True)
 class StudyGrown(Event):
-    """Text of Optuna's journal of a sweep, from byte `at` on."""
+    """New text of a sweep's Optuna journal, from byte `at` on."""
 
     kind = "study"
 
@@ -266,9 +265,9 @@ class StudyGrown(Event):
 
 @dataclass(frozen=True)
 class Waiting(Event):
-    """Tasks wait: how many, for what (`needs`), and which runs (`holders`) hold or want that.
+    """Tasks wait: their number, their `needs`, and the runs (`holders`) that hold or want these.
 
-    `again`: an event before had the same reasons, with other numbers.
+    `again`: an earlier event had the same reasons, with other numbers.
     """
 
     kind = "waiting"
@@ -282,7 +281,7 @@ class Waiting(Event):
 
 @dataclass(frozen=True)
 class DriversWaiting(Event):
-    """Ray tasks and actors of running tasks wait: `text` says why, and is "" once none waits."""
+    """Ray tasks and actors of running tasks wait, for the reason `text`; "" once none waits."""
 
     kind = "drivers-waiting"
 
@@ -292,7 +291,7 @@ class DriversWaiting(Event):
 
 @dataclass(frozen=True)
 class KeptFree(Event):
-    """The room that is left free for what running tasks start through Ray."""
+    """The resources that are kept free for Ray tasks and actors of running tasks."""
 
     kind = "kept-free"
 
@@ -301,7 +300,7 @@ class KeptFree(Event):
 
 @dataclass(frozen=True)
 class Note(Event):
-    """Something worth a line."""
+    """A remark for the user."""
 
     kind = "note"
 
@@ -310,7 +309,7 @@ class Note(Event):
 
 @dataclass(frozen=True)
 class Continues(Event):
-    """The last line of a full segment of the stream: the name of the `next` one."""
+    """The last line of a full segment of the stream, which names the `next` segment."""
 
     kind = "continues"
 
@@ -321,8 +320,8 @@ class Continues(Event):
 class RunEnded(Event):
     """A run ended, with the exit code of `train.dispatch`.
 
-    `sweep` is the result of a sweep, {reason, samples, best}. `by` is "operator" where the head
-    died before it could write this event.
+    `sweep` is the result of a sweep, {reason, samples, best}. `by` is "operator" if the runner died
+    before it could write this event.
     """
 
     kind = "run-ended"
@@ -348,7 +347,7 @@ _KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__(
 
 
 def read(line: object) -> Event:
-    """Return the event of a line's JSON. Raises ValueError for anything that is no event.
+    """Return the event of a line's JSON. Raises ValueError for JSON that is no event.
 
     >>> read({"seq": 3, "time": 1.5, "event": "note", "text": "hello", "added": "later"})
     Note(seq=3, time=1.5, text='hello')
@@ -379,7 +378,7 @@ def read(line: object) -> Event:
 
 @cache
 def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
-    """Return, by kind, the type of each field, and whether a line must have it."""
+    """Return, by kind, each field's type, and whether a line must have the field."""
     kinds: dict[str, dict[str, tuple[Any, bool]]] = {}
     for cls in _KINDS.values():
         hints = get_type_hints(cls)
@@ -391,7 +390,7 @@ def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Say whether a JSON value is of a type. Raises ValueError for text that is not encodable."""
+    """Say whether a JSON value has a type. Raises ValueError for text that is not encodable."""
     origin, arguments = _taken_apart(hint)
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in arguments)
@@ -406,17 +405,17 @@ def _fits(value: object, hint: Any) -> bool:
 
 @cache
 def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a type's origin and arguments; `typing` takes a third of a line's time to find them."""
+    """Return a type's origin and arguments, cached: `typing` would take a third of `read`'s time."""
     return get_origin(hint), get_args(hint)
 
 
 def _fits_plain(value: object, hint: Any) -> bool:
     if isinstance(value, str):
-        # Bytes that are no UTF-8 travel as the surrogates U+DC80 to U+DCFF. Any other surrogate
+        # The surrogates U+DC80 to U+DCFF represent bytes that are not UTF-8. Any other surrogate
         # raises a ValueError here.
         value.encode("utf-8", "surrogateescape")
         return hint is str
-    # NaN compares as False, so it is rejected, too.
+    # NaN compares as False and is thus rejected.
     if hint is float and type(value) in (int, float):
         return -1e9 < value < _SECONDS  # type: ignore[operator]
     if hint is int and type(value) is int:
@@ -432,5 +431,5 @@ def _is_point(value: object) -> bool:
 
 
 def _is_whole(number: object) -> bool:
-    """Say whether a value is a whole number that fits into a float: JSON may have larger ones."""
+    """Say whether a value is a whole number that fits into a float; JSON allows larger ones."""
     return type(number) is int and abs(number) <= sys.float_info.max

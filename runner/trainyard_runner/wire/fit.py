@@ -1,4 +1,4 @@
-"""Whether tasks fit the nodes, alone or as a gang, and how long to wait for a node. Pure."""
+"""Decide whether tasks fit the nodes, and how long to wait for a node. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from trainyard_runner.wire.room import Room
 # Seconds for which an idle run waits for a node before a task that fits no node fails.
 LEAST = 60.0
 _COUNTED = ("CPU", "GPU")
-# Seconds for which such a run waits while Kubernetes recreates a lost node: the host may first have
+# Seconds for which an idle run waits while Kubernetes recreates a lost node: the host may first have
 # to pull the image, 20 GB at 50 Mbit/s.
 RECREATED = 3600.0
 _LEAST_AMOUNT = 1e-9
-# Ray's names of resources, each with the field in which a task asks for it.
+# The fields of a task by Ray's names of resources.
 RESOURCES = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
 _ACTORS = (
     "Ask for less in the job file (resources.actors), or make more or larger nodes in the "
@@ -37,7 +37,7 @@ _NAMES_CHANGE = (
 def room(
     tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: bool
 ) -> Check | None:
-    """Check that the tasks can ever start, on living nodes or those that an autoscaler may add.
+    """Check that the tasks can ever start, on living nodes or on nodes an autoscaler may add.
 
     `together`: the tasks are a gang, and must fit at once. Returns None if there are no tasks.
     """
@@ -71,9 +71,9 @@ def room(
 
 
 def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | None:
-    """Return the failed check of a task that names no existing group, or not exactly one node.
+    """Return the failed check of a task with an unknown group, or an unknown or ambiguous node.
 
-    Returns None if the task's place is known, or if it names none.
+    Returns None for a known node or group, and for a task that names none.
     """
     groups = list(dict.fromkeys(node.group or "" for node in places))
     if task.node_group and task.node_group not in groups:
@@ -100,7 +100,7 @@ def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | No
 
 
 def _too_little(tasks: Sequence[Task], places: Sequence[Node], asked: str) -> Check:
-    """Return the failed check of tasks that ask for more than all nodes have together."""
+    """Return the failed check of tasks that need more than all nodes have together."""
     return Check("room", None, False, f"{asked}; {_in_total(tasks, places)}", hint=_ACTORS)
 
 
@@ -112,10 +112,10 @@ def _in_total(tasks: Sequence[Task], places: Sequence[Node]) -> str:
 def lacking(
     tasks: Sequence[Task], places: Sequence[Node], taken: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the resources of which all nodes together have too little for tasks and their actors.
+    """Return the resources that all nodes together lack for tasks and their actors.
 
-    Only sums are compared, because Ray places a task's actors on any nodes. `taken`: amounts that
-    are held or kept free already, by Ray's names. Custom resources are not compared.
+    Only sums are compared, because Ray places a task's actors on any nodes. `taken`: amounts in use
+    or kept free, by Ray's names. Custom resources are not compared.
     """
     wanted = total(tasks)
     short = []
@@ -128,7 +128,7 @@ def lacking(
 
 
 def total(tasks: Sequence[Task]) -> Task:
-    """Return a task that asks for the sum of what `tasks` ask for, actors included."""
+    """Return a task with the summed resources of `tasks`, actors included."""
     amounts: dict[str, Any] = {}
     actors = {}
     for field in RESOURCES.values():
@@ -141,7 +141,7 @@ def total(tasks: Sequence[Task]) -> Task:
 
 
 def describe(task: Task) -> str:
-    """Return the resources and the place that a task asks for, in words."""
+    """Return the resources, and the node or group, that a task asks for, in words."""
     asked = _amounts(task)
     if task.share is not None:
         asked = [_share(task, task.share)]
@@ -187,9 +187,9 @@ def amount(resource: str, value: float) -> str:
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
-    """Return in words the most that any node has of CPUs, GPUs and what else the task asks for.
+    """Return, in words, each resource's largest amount on a node: CPUs, GPUs, the task's others.
 
-    These may be amounts of different nodes.
+    The amounts may be of different nodes.
     """
     names = ["CPU", "GPU"]
     if task.memory:
@@ -209,9 +209,9 @@ def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
 
 
 def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
-    """Return a node for each task, in the tasks' order, so that all fit at once; None if not found.
+    """Return a node for each task, in the tasks' order, so that all fit at once, or None.
 
-    Larger tasks are placed first, each on the first node with room, as Ray's PACK does.
+    As Ray's PACK does, this places larger tasks first, each on the first node with room.
     """
     free = [dict(node.resources) for node in places]
     chosen: dict[int, Node] = {}
@@ -241,10 +241,10 @@ def _first_with_room(
 
 
 def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
-    """Return for how many seconds an idle run waits for a node that a task fits.
+    """Return how many seconds an idle run waits for a node that a task fits.
 
-    Infinity if an autoscaler may add such a node, or room for the task's actors; else as
-    `without_growth`.
+    The result is infinity if an autoscaler may add such a node, or room for the task's actors; else
+    the result of `without_growth`.
     """
     later = members.later(gate, alive)
     if nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later])):
@@ -253,10 +253,10 @@ def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
 
 
 def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
-    """Return for how many seconds to wait for a node, if no autoscaler adds one for the task.
+    """Return how many seconds to wait for a node if no autoscaler adds one for the task.
 
-    An autoscaler does not see a task that was not submitted to Ray. RECREATED if Kubernetes
-    recreates a node that the task fits, or that has room for its actors; else LEAST.
+    An autoscaler does not see a task that was not submitted to Ray. The result is RECREATED if
+    Kubernetes recreates a node that the task fits, or that has room for its actors; else LEAST.
     """
     recreated = members.recreated(gate, alive)
     if nodes.slots(task, recreated):
@@ -272,7 +272,7 @@ def has_all(task: Task, places: Sequence[Node]) -> bool:
 
 
 def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
-    """Return in words why a task has to wait: no node fits it now, or its actors find no room."""
+    """Return, in words, why a task waits: it fits no node now, or its actors find no room."""
     if nodes.slots(task, members.later(gate, alive)):
         return "Ray's autoscaler has not added a node with that yet"
     if nodes.slots(task, members.recreated(gate, alive)):
@@ -283,7 +283,7 @@ def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
 
 
 def never(task: Task, alive: Sequence[Node]) -> str:
-    """Return in words why a task is given up: no node fits it, or its actors find no room."""
+    """Return, in words, why a task is given up: it fits no node, or its actors find no room."""
     if nodes.slots(task, alive):
         return f"it asks for {describe(task)}; {_in_total([task], alive)}"
     return f"no node of the cluster has what it asks for ({describe(task)}); {largest(task, alive)}"

@@ -1,4 +1,4 @@
-"""Frames: how a worker and its guard send each other JSON over a socket."""
+"""Frames of JSON, which a worker and its guard exchange over a socket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def body_size(head: bytes) -> int:
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
-    """Return the next `size` bytes. Raises EOFError where the connection ends before that."""
+    """Return the next `size` bytes. Raises EOFError if the connection ends earlier."""
     received = b""
     while len(received) < size:
         part = connection.recv(size - len(received))

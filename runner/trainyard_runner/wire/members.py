@@ -1,7 +1,7 @@
-"""Compares the declared nodes with Ray's: which are missing, and which may come or leave. Pure.
+"""Compare the declared nodes with Ray's: missing nodes, and nodes that may join or leave. Pure.
 
-With `names_change`, a recreated node gets another name, as pods of Kubernetes do. Then any node of
-a group counts as any other node of that group.
+With `names_change`, a recreated node gets another name, like a pod of Kubernetes. Nodes of a group
+are then interchangeable.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ HEAD = "head"
 
 
 def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
-    """Return Ray's living nodes without those that the cluster file does not declare.
+    """Return those of Ray's living nodes that the cluster file declares.
 
-    Ray may still list nodes that were just removed from the file. Without declared nodes, all
+    Ray may still list nodes that were just removed from the file. Without any declared nodes, all
     living nodes are returned.
     """
     if not gate.nodes:
@@ -41,7 +41,7 @@ def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     living = list(alive)
     names = set(names_of(living))
     lacking = []
-    # The groups of living nodes that may replace missing ones: nodes with new names, or optional.
+    # The groups of living nodes that may replace missing ones: optional, or with a new name.
     spare = []
     for node in expected:
         if not node.optional and node.name not in names:
@@ -73,7 +73,7 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
         names = set(names_of(alive))
         return [_node(node) for node in optional if node.name not in names]
 
-    # A group may have as many nodes as expected, whatever the names of its living ones.
+    # A group may have as many nodes as expected, with any names.
     room = Counter(node.group for node in expected)
     room.subtract(_group(node) for node in alive)
     added = []
@@ -87,7 +87,7 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
 def recreated(gate: Gate, alive: Iterable[Node]) -> list[Node]:
     """Return the missing nodes that Kubernetes recreates; [] without `names_change`.
 
-    All but the head have the name "": their new names are not known.
+    All except the head have the name "", because their new names are unknown.
     """
     if not gate.names_change:
         return []

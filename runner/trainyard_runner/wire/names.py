@@ -1,4 +1,4 @@
-"""Names of files and metrics, as the operator's machine, the head and nodes all spell them."""
+"""Names of files and metrics that the operator's machine, the head and nodes share."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
 _LONGEST = 100
 # The subdirectory with the checkpoints, in a run's directory.
 CHECKPOINTS = "checkpoints"
-# This variable of the head's environment names a directory that outlives the head. If it is set,
-# runs keep their checkpoints there.
+# This variable of the head's environment may name a directory that outlives the head; runs then keep
+# their checkpoints there.
 STORAGE = "TRAINYARD_CHECKPOINT_STORAGE"
 
 
 def file_stem(task: str) -> str:
-    """Return a file name for a task: readable, and different for different tasks."""
+    """Return a readable, unique file name for a task."""
     stem = _UNSAFE.sub("_", task)[:_LONGEST]
-    # "." and ".." lead elsewhere, and a leading dot hides a file.
+    # "." and ".." are other directories, and a leading dot hides a file.
     if stem == task and not stem.startswith(".") and stem:
         return stem
     digest = hashlib.sha256(task.encode("utf-8", "surrogateescape")).hexdigest()
@@ -25,7 +25,7 @@ def file_stem(task: str) -> str:
 
 
 def plain(metric: str) -> str:
-    """Return a metric's name as Isaac Lab's tuner spells it: other characters become "_".
+    """Return a metric's name as Isaac Lab's tuner spells it, with "_" for other characters.
 
     Names that are equal after this are the same metric.
     """

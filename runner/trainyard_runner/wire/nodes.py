@@ -11,7 +11,7 @@ from trainyard_runner.wire.plan import ExpectedNode, Task
 GROUP_LABEL = "ray.io/node-group"
 NODE_LABEL = "ray.io/node-id"
 HEAD = "node:__internal_head__"
-# The amount of a resource on a node, if nothing is known about it.
+# The amount of a resource that is not declared.
 UNLIMITED = 2**62
 # Ray counts in ten-thousandths.
 _PARTS = 10_000
@@ -21,8 +21,8 @@ _PARTS = 10_000
 class Node:
     """A Ray node, living or expected.
 
-    `resources`: all that it has, or only the free ones; then `whole` has all. `host_name`: of its
-    machine, container or pod. A node that Ray does not have yet has the `node_id` "".
+    `resources`: all of the node's resources, or only the free ones; `whole` then has all.
+    `host_name`: of its machine, container or pod. A node that has not joined has the `node_id` "".
     """
 
     node_id: str
@@ -53,7 +53,7 @@ class Node:
 
 
 def called(name: str, nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes with that name; if there are none, those with that host name, address or id.
+    """Return the nodes with that name, or else with that host name, address or id.
 
     Several nodes may share a host.
     """
@@ -66,24 +66,24 @@ def names_of(nodes: Iterable[Node | ExpectedNode]) -> list[str]:
 
 
 def with_free(node: Node, free: Mapping[str, float]) -> Node:
-    """Return a node with `resources` replaced by the free ones, and all of them in `whole`."""
+    """Return a node with its free resources as `resources`, and all of them as `whole`."""
     return replace(node, resources=dict(free), whole=node.total)
 
 
 def all_with_free(nodes: Iterable[Node], free: Mapping[str, Mapping[str, float]]) -> list[Node]:
-    """Return nodes with what is free on each, by its id; none of it on a node without an entry."""
+    """Return nodes with their free resources, from `free` by id (without an entry, none)."""
     return [with_free(node, free.get(node.node_id, {})) for node in nodes]
 
 
 def in_all(name: str, nodes: Iterable[Node]) -> float:
-    """Return how much of a resource, by Ray's name, the nodes' `resources` have together."""
+    """Return the sum of a resource, by Ray's name, over the nodes' `resources`."""
     return sum(node.resources.get(name, 0.0) for node in nodes)
 
 
 def wanted(task: Task, node: Node) -> dict[str, float]:
     """Return the amounts that a task takes on a node, by Ray's names of resources.
 
-    A share is worked out from all that the node has.
+    A share is computed from all of the node's resources.
     """
     if task.share is None:
         return amounts(task)
@@ -103,7 +103,7 @@ def _asked(amounts: Mapping[str, float]) -> dict[str, float]:
 def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
     """Return a share of a node's CPUs, GPUs and memory, rounded down.
 
-    More than one GPU is rounded down to a whole number: Ray refuses 1.5 GPUs.
+    More than one GPU is rounded down to a whole number, because Ray rejects 1.5 GPUs.
     """
     gpus = _rounded_down(total.get("GPU", 0.0) * share)
     if gpus > 1:
@@ -116,7 +116,7 @@ def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
 
 
 def _rounded_down(amount: float) -> float:
-    # Rounded to 3 digits first: with floats, a third of three may come to a little less than 1.
+    # Rounded to 3 digits first: as a float, a third of three may be slightly below 1.
     return math.floor(round(amount * _PARTS, 3)) / _PARTS
 
 
@@ -138,7 +138,7 @@ def _on_one(task: Task, node: Node) -> int:
         fits.append(_fitting(name, amount, node.resources.get(name, 0.0)))
     if fits:
         return min(fits)
-    # A task that asks for nothing counts as one CPU here; Ray would start any number of these.
+    # A task without needs counts as one CPU, because Ray would start any number of such tasks.
     return max(1, int(node.resources.get("CPU", 1)))
 
 
@@ -148,7 +148,7 @@ def _may_be_shared(task: Task, node: Node) -> bool:
     The node must have CPUs or GPUs; with the task's `on_gpus`, it must have GPUs.
     """
     if not (node.node_id or node.total.get("CPU")):
-        # A node that may come later without declared CPUs: its size is not known.
+        # The size of a future node without declared CPUs is unknown.
         return False
     if task.on_gpus:
         return bool(node.total.get("GPU"))
@@ -157,7 +157,7 @@ def _may_be_shared(task: Task, node: Node) -> bool:
 
 def _fitting(name: str, amount: float, free: float) -> int:
     if name == "GPU" and amount < 1:
-        # A fraction must fit on a single GPU: 0.6 fits once on each.
+        # A fraction must fit on a single GPU: 0.6 fits once on each GPU.
         whole, rest = divmod(free, 1)
         return int(whole) * int(1 / amount + 1e-9) + int(rest / amount + 1e-9)
     return int(free / amount + 1e-9)

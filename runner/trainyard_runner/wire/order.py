@@ -1,4 +1,4 @@
-"""An order: all that a node needs to run one attempt, sent by the head."""
+"""An order: the data that the head sends a node to run one attempt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _OnNode(TypedDict, total=False):
 
 
 class Order(_OnNode):
-    """One attempt of a task; a dict, because Ray unpickles it before a node has this package."""
+    """One attempt of a task, as a dict, because Ray unpickles it before a node has this package."""
 
     run: str
     task: str
@@ -35,8 +35,8 @@ class Order(_OnNode):
     watch: dict[str, Any] | None  # trainyard/spec/watch.py
     master: str | None  # of a gang: the address of its first task's node
     together: bool  # the task is one of a gang
-    every: float  # seconds from one look at its outputs to the next
+    every: float  # seconds between looks at its outputs
     limit: int  # most bytes of its outputs, and of a checkpoint
     held: int | None  # bytes of the changes that the head has; None without any archive
-    checkpoint: list[Any]  # references to the parts of the checkpoint that it begins with
+    checkpoint: list[Any]  # references to the parts of the checkpoint from which it begins
     restored: list[Restored]

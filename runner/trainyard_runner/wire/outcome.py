@@ -1,4 +1,4 @@
-"""How tasks and their attempts end, in the short words of events."""
+"""The outcomes of tasks and attempts, as events name them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ State = Literal["succeeded", "failed", "stopped"]
 # Seconds. A quicker attempt shares its Ray task with others, and its metric and requests to stop
 # are not polled.
 QUICK = 0.05
-# The outcomes that a sentence calls by other words than events do.
+# The outcomes that have other words in sentences than in events.
 _WORDS = {"lost": "was lost", "timeout": "ran out of time", "stopped": "was stopped"}
 
 

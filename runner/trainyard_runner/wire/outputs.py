@@ -1,4 +1,4 @@
-"""Unpacks archives of a task's outputs, and says how large outputs are."""
+"""Apply archives of a task's outputs, and measure outputs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _GIB = 1024**3
 
 
 def apply(pieces: Iterable[bytes], directory: Path, *, removed: Iterable[str]) -> list[LeftOut]:
-    """Apply the next archive to a directory of outputs; return what could not be written.
+    """Apply the next archive to a directory of outputs; return files that cannot be written.
 
-    First deletes the `removed` paths, then unpacks the archive's `pieces` over what is there.
+    First deletes the `removed` paths, then unpacks the archive's `pieces` over the other files.
     """
     top = directory.resolve()
     for name in removed:
         path = top / name
-        # A worker sends these names, which are not trusted: none may lead upwards or through a link.
+        # These names come from a worker and are not trusted: none may lead upwards or through a link.
         is_inside = not {"", ".", ".."} & set(name.split("/"))
         if is_inside and path.parent.resolve() == path.parent:
             with contextlib.suppress(OSError):  # it may be gone already

@@ -44,7 +44,7 @@ class Task:
     outputs: tuple[str, ...] = ()
     watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
     actors: Room = NO_ROOM  # kept free for its actors and Ray tasks
-    continues: str | None = None  # the task of a former run from whose checkpoint it begins
+    continues: str | None = None  # the former run's task from whose checkpoint this one begins
 
     @property
     def shape(self) -> Shape:
@@ -57,7 +57,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A node as the cluster file declares it; an `optional` one is made by an autoscaler, if at all."""
+    """A node that the cluster file declares; only an autoscaler makes an `optional` one."""
 
     name: str
     group: str | None = None
@@ -65,15 +65,15 @@ class ExpectedNode:
     gpus: int = 0
     memory: int | None = None  # bytes
     optional: bool = False
-    resources: Mapping[str, float] = field(default_factory=dict)  # Ray's custom ones
+    resources: Mapping[str, float] = field(default_factory=dict)  # Ray's custom resources
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The smoke test's settings, and what it expects.
+    """The smoke test's settings and expectations.
 
-    `nodes`: the declared nodes; None if they are not known. `ray`: the expected version of Ray;
-    None: the head's. `needs`: the job's key `smoke`. `names_change`: a recreated node gets another
+    `nodes`: the declared nodes, None if unknown. `ray`: the expected version of Ray, None for the
+    head's version. `needs`: the job's key `smoke`. `names_change`: a recreated node gets another
     name.
     """
 
@@ -87,7 +87,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that the head needs to know to run a job."""
+    """The data that the head needs to run a job."""
 
     run: str
     cluster: str
@@ -102,9 +102,9 @@ class Plan:
     outputs_limit: int = 20 * 1024**3  # bytes of one task
     outputs_every: float = 30.0  # seconds
     sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; `tasks` is empty then
-    study: str = ""  # the text of study.journal of the sweep that is continued, if any
-    former: str = ""  # the name of that sweep's run
-    resume: Resume | None = None  # the run that this one resumes; never one of a sweep
+    study: str = ""  # the text of study.journal of the former sweep that this one continues
+    former: str = ""  # the name of the former sweep's run
+    resume: Resume | None = None  # the run that this one resumes; never a sweep
 
 
 def read(text: bytes) -> Plan:

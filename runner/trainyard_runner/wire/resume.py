@@ -1,4 +1,4 @@
-"""A run that resumes another one: which tasks it skips, and what the other tasks begin with."""
+"""A run that resumes another: the tasks to skip, and the other tasks' checkpoints and outputs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# The first byte of a part: whether another part of the same archive follows.
+# The first byte of a part says whether another part of the same archive follows.
 MORE = b"+"
 LAST = b"."
 PART_BYTES = 8 * 1024 * 1024
-# The most parts that the operator's machine sends before the head has taken them: they wait in the
-# head's memory.
+# The most parts that the operator's machine sends ahead: parts wait in the head's memory.
 AHEAD = 2
 
 
 @dataclass(frozen=True)
 class Inherited:
-    """A task for which the operator sends a checkpoint, outputs, or both, in this order."""
+    """A task for which the operator's machine sends a checkpoint, outputs, or both in this order."""
 
     task: str
     checkpoint: bool
@@ -29,7 +28,7 @@ class Inherited:
 class Resume:
     """How a run resumes the former run `run`.
 
-    `skipped`: tasks that are not run again. `inherited`: what the operator sends for other tasks.
+    `skipped`: tasks that are not run again. `inherited`: the files sent for other tasks.
     """
 
     run: str
@@ -45,6 +44,6 @@ class Resume:
 
 
 def part_name(run: str, number: int) -> str:
-    """Return the name under which a part is in Ray's GCS, which takes only names of packages."""
+    """Return the name of a part in Ray's GCS, which accepts only names of packages."""
     digest = hashlib.sha256(f"{run}/{number}".encode()).hexdigest()
     return f"_ray_pkg_{digest[:40]}.zip"

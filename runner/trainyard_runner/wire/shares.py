@@ -1,4 +1,4 @@
-"""Tasks that ask for a share of one node: which nodes fit, and how much a share is there. Pure."""
+"""Tasks that ask for a share of one node: the nodes that fit, and the share's size there. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Free = Callable[[], Mapping[str, Mapping[str, float]]]
 class Alike:
     """Nodes with the same numbers of CPUs and GPUs.
 
-    `labels` are Ray's label selectors: among the nodes that fit the task, they select only these.
+    `labels` are Ray's label selectors, which select only these nodes among those that fit the task;
     {} if all nodes that fit have this size.
     """
 
@@ -33,7 +33,7 @@ class Alike:
         """Return a task with its share of one of these nodes as CPUs, GPUs and memory."""
         if task.share is None:
             return task
-        # Ray measures memory: it differs a little between equal machines, so take the least.
+        # The least, because Ray measures memory, which differs slightly between equal machines.
         known = [node for node in self.nodes if node.node_id] or self.nodes
         memory = min(node.total.get("memory", 0.0) for node in known)
         if memory >= UNLIMITED:
@@ -46,17 +46,17 @@ class Alike:
 
 @dataclass
 class Asked:
-    """How many tasks of a shape, on nodes of one size, are in flight; `unplaced` have no node yet."""
+    """How many tasks of a shape are in flight on nodes of one size; `unplaced` have no node yet."""
 
     all: int = 0
     unplaced: int = 0
 
 
 def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[Task, ...]:
-    """Return tasks with `on_gpus` decided, for those that ask for a share of a node.
+    """Return tasks, with `on_gpus` set for those that ask for a share of a node.
 
     If the cluster has nodes with GPUs, a share is of such a node. A task that names a node or group
-    gets a share of that one, with or without GPUs.
+    gets a share of the named node, with or without GPUs.
     """
     has_gpus = any(node.gpus for node in alive) or any(node.gpus for node in gate.nodes or ())
     found = []
@@ -68,7 +68,7 @@ def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[T
 
 
 def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
-    """Return a plan with `on_gpus` decided for its tasks and for a sweep's template (`settled`)."""
+    """Return a plan with `on_gpus` set for its tasks and a sweep's template (see `settled`)."""
     tasks = settled(plan.tasks, plan.gate, alive)
     sweep = plan.sweep
     if sweep is not None:
@@ -78,9 +78,9 @@ def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
 
 
 def places(alive: Sequence[Node], later: Sequence[Node]) -> list[Node]:
-    """Return the living nodes, and those that an autoscaler may add (`later`).
+    """Return the living nodes, and the nodes that an autoscaler may add (`later`).
 
-    The latter get the resources of a living node of their group, if there is one.
+    A `later` node gets the resources of a living node of its group, if there is one.
     """
     known = {node.group: node.total for node in alive}
     found = list(alive)
@@ -106,11 +106,11 @@ def alike(task: Task, places: Sequence[Node]) -> list[Alike]:
 def chosen(
     task: Task, places: Sequence[Node], asked: Mapping[Size, Asked], free: Free
 ) -> Alike | None:
-    """Return the nodes of one size for the next task; None while none of them has a place left.
+    """Return the nodes of one size for the next task; None while no size has a free place.
 
-    `places` may have nodes that an autoscaler would add. `asked`: how many tasks of the shape are
-    in flight, by size. If several sizes are left, the one with most room now is chosen; only then
-    is `free` called, which asks Ray.
+    `places` may have nodes that an autoscaler would add. `asked`: the tasks of the shape that are in
+    flight, by size. The size with most room now is chosen. `free`, which asks Ray, is called only
+    if several sizes have a place.
     """
     candidates = []
     for sized in alike(task, places):
@@ -135,9 +135,9 @@ def chosen(
 
 
 def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[Alike] | None:
-    """Return nodes of one size for each task of a gang so that all fit at once; None if they cannot.
+    """Return nodes of one size for each task of a gang, so that all fit at once, or None.
 
-    If nodes differ in size, `free` is called (it asks Ray), and sizes with room now are preferred.
+    If nodes differ in size, `free` asks Ray, and sizes with room now are preferred.
     """
     sizes_of_tasks = [alike(task, places) for task in tasks]
     if all(len(sizes) == 1 for sizes in sizes_of_tasks):
@@ -162,7 +162,7 @@ def _size(node: Node) -> Size:
 def _labels(members: Sequence[Node], fitting: Sequence[Node]) -> dict[str, str]:
     """Return labels that select only `members` among the `fitting` nodes.
 
-    They name groups where possible, because an autoscaler can add nodes for these; else node ids.
+    Labels name groups where possible, because an autoscaler can add nodes of a group; else node ids.
     """
     groups = {node.group for node in members}
     others = {node.group for node in fitting if node not in members}

@@ -11,14 +11,14 @@ from typing import Any
 Params = dict[str, Any]
 Space = Mapping[str, Mapping[str, Any]]
 
-# `{{` and `}}` stand for the braces themselves.
+# `{{` and `}}` are escaped braces.
 MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with every placeholder replaced, and `{{` and `}}` by single braces.
+    """Return the text with each placeholder replaced, and single braces for `{{` and `}}`.
 
-    Raises KeyError for a placeholder without a value; the job file's texts were checked for that.
+    Raises KeyError for a placeholder without a value, which checked job files do not have.
     """
     return MARK.sub(lambda mark: values[mark[1]] if mark[1] else mark[0][0], text)
 
@@ -33,7 +33,7 @@ def text_of(value: str | bool | int | float) -> str:
 def tidy(params: Params) -> Params:
     """Return a configuration with floats rounded to 15 digits: 0.3 for 0.30000000000000004.
 
-    Multiples of a step have such errors: 3 * 0.1.
+    Multiples of a step, such as 3 * 0.1, have such errors.
     """
     tidied: Params = {}
     for name, value in params.items():
@@ -46,8 +46,8 @@ def tidy(params: Params) -> Params:
 def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) -> dict[str, Any]:
     """Return a sweep's template as a task, with all placeholders replaced.
 
-    `values` are the configuration's parameters and `repeat`. Words of the command, and variables,
-    that name a parameter of the space without a value are left out.
+    `values` are the configuration's parameters and `repeat`. Words of the command and variables are
+    left out if they name a parameter without a value.
     """
     texts = {name: text_of(value) for name, value in values.items()}
     lacking = set(space) - set(texts)
@@ -61,7 +61,7 @@ def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) 
 
 
 def suggest(trial: Any, space: Space) -> Params:
-    """Ask an Optuna trial for a value of each parameter that is used (`when`)."""
+    """Ask an Optuna trial for a value of each parameter whose `when` holds."""
     params: Params = {}
     for name, parameter in space.items():
         if not _is_used(parameter, params):
@@ -81,7 +81,7 @@ def suggest(trial: Any, space: Space) -> Params:
 
 
 def grid(space: Space) -> Iterator[Params]:
-    """Yield every configuration of a finite space, without parameters that are not used in it.
+    """Yield every configuration of a finite space, without unused parameters (`when`).
 
     A configuration with unused parameters is yielded once for each of their values.
     """
@@ -94,14 +94,14 @@ def grid(space: Space) -> Iterator[Params]:
 
 
 def is_finite(space: Space) -> bool:
-    """Return whether each parameter has a list of values, so that configurations can be counted."""
+    """Return whether each parameter has a list of values, and configurations can be counted."""
     return all(parameter["values"] for parameter in space.values())
 
 
 def shuffled(space: Space, seed: int) -> Space:
     """Return a space with each parameter's values in random order.
 
-    So its grid does not begin with the lowest values of all parameters.
+    The grid then does not begin with the lowest values of all parameters.
     """
     chance = random.Random(seed)  # noqa: S311 - the order in which configurations are tried
     mixed = {}
@@ -112,7 +112,7 @@ def shuffled(space: Space, seed: int) -> Space:
 
 
 def key_of(params: Params) -> tuple[tuple[str, str], ...]:
-    """Return a key that is the same for equal configurations; 1 and true are different."""
+    """Return a key that equal configurations share; 1 and true are different."""
     return tuple(sorted((name, repr(value)) for name, value in params.items()))
 
 

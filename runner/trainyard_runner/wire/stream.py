@@ -16,17 +16,17 @@ from trainyard_runner.wire import names
 from trainyard_runner.wire.events import Continues, Event, TaskOutput
 
 ROLL_AT = 8 * 1024 * 1024
-# Bytes. Readers reject a file with a longer line. 256 KiB of output, the most in one event, may
+# Bytes. Readers reject a file with a longer line. An event has at most 256 KiB of output, which may
 # become six times as long in JSON.
 LONGEST_LINE = 16 * 1024 * 1024
 # In an event with a longer line, each text and list is cut to this many characters or items.
 _CUT_TO = 1000
-# Bytes of a file that is shrunk on a full disk, so that the ends of tasks can still be written.
+# Bytes of a file that is shrunk on a full disk, so that events of tasks' ends can be written.
 RESERVE = 4 * 1024 * 1024
 
 
 class EventStream:
-    """Writes events in order, without delay, each whole or not at all.
+    """Writes events in order, without delay, each atomically.
 
     Every event has `seq` (0, 1, 2, ... without a gap over all segments) and `time`. The last line
     of a full segment is the event "continues", which names the next segment.
@@ -46,14 +46,14 @@ class EventStream:
     def write(self, event: Event) -> None:
         """Append one event.
 
-        On a full disk, a task's output raises OSError, and other events use up the reserve. Once
-        that is used up, they raise OSError, too.
+        On a full disk, a task's output raises OSError, and other events use up the reserve before
+        they raise OSError, too.
         """
         try:
             self._write(event)
         except OSError:
             if isinstance(event, TaskOutput):
-                # Give up half of the reserve; the other half is for other events.
+                # The other half of the reserve is for other events.
                 self._shrink_reserve(RESERVE // 2)
                 raise
             self._shrink_reserve(0)
@@ -72,8 +72,8 @@ class EventStream:
         line = event.line()
         line["seq"] = self._seq
         line["time"] = round(self._clock(), 4)
-        # json.dumps escapes all but ASCII: a file cannot hold lone surrogates, which replace
-        # bytes of output that are not UTF-8.
+        # json.dumps escapes all but ASCII, because UTF-8 cannot encode the lone surrogates that
+        # replace bytes of output that are not UTF-8.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         if len(encoded) > LONGEST_LINE:
             encoded = json.dumps(_cut(line), separators=(",", ":")).encode() + b"\n"
@@ -92,7 +92,7 @@ class EventStream:
 
     def _roll(self) -> None:
         following = names.segment(self._number + 1)
-        # The next segment exists before it is announced: a follower never asks for a missing file.
+        # Created before it is announced, so that a follower never requests a missing file.
         opened = (self._directory / following).open("wb", buffering=0)
         self._append(Continues(next=following))
         self._file.close()

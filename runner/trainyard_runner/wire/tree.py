@@ -1,7 +1,7 @@
 """Lists and removes directory trees, without following links, at any depth.
 
-The guard imports this module while a task waits. So it does not import `shutil` and `dataclasses`,
-which take 10 ms each.
+The guard imports this module while a task waits. The module therefore avoids `shutil` and
+`dataclasses`, whose imports take 10 ms each.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TRIES = 3
-# Bytes. Linux takes paths of 4,095 bytes, and names of 255. To be removed, a directory with a
-# longer path than this is first moved to the top.
+# Bytes. A directory with a longer path is moved to the top before it is removed: Linux takes paths of
+# 4,095 bytes, and names of 255.
 _DEEP = 2048
 
 
@@ -32,10 +32,10 @@ def files(root: str) -> Iterator[str]:
 
 
 def remove(path: str) -> None:
-    """Remove a file, a link, or a directory with everything in it, also with write-protected parts.
+    """Remove a file, a link, or a directory with its content, even if parts are write-protected.
 
-    A path that does not exist is no error. If parts cannot be removed, the rest is removed first,
-    and then the first error raised.
+    A missing path is no error. If parts cannot be removed, the rest is removed, and then the first
+    error is raised.
     """
     for tries_left in reversed(range(_TRIES)):  # a process may still write into the directory
         errors: list[OSError] = []
@@ -56,7 +56,7 @@ def remove(path: str) -> None:
 
 
 def empty(path: str) -> None:
-    """Remove everything in a directory, as `remove` does; the directory itself stays."""
+    """Remove the content of a directory, as `remove` does, but not the directory itself."""
     errors: list[OSError] = []
     _empty(path, errors)
     if errors:
@@ -64,7 +64,7 @@ def empty(path: str) -> None:
 
 
 def make(path: str) -> None:
-    """Make a directory, or give its owner all rights if it exists; replace a file or link there."""
+    """Make a directory, replacing a file or link; give an existing one's owner all rights."""
     try:
         Path(path).mkdir()
     except FileExistsError:
@@ -131,7 +131,7 @@ def _noted(errors: list[OSError]) -> Iterator[None]:
 
 
 def _unlock(path: str) -> None:
-    """Give a directory's owner all rights on it, if this process may."""
+    """Give a directory's owner all rights on the directory, if this process may."""
     with contextlib.suppress(OSError):
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:

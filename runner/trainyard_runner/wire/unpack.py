@@ -1,4 +1,4 @@
-"""Unpacks an archive that a task wrote: over existing files, and never outside the directory."""
+"""Unpack a task's archive over existing files, and never outside of the directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainyard_runner.wire.archive import PART, LeftOut, stays_inside
 def unpack(pieces: Iterable[bytes], directory: Path) -> list[LeftOut]:
     """Extract a tar archive from pieces of bytes; return the members that are left out.
 
-    A member replaces an existing path of the same name only once it is whole. Raises
+    A member replaces an existing path of the same name only once it is complete. Raises
     tarfile.TarError for a damaged archive, and OSError for a full disk.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def unpack(pieces: Iterable[bytes], directory: Path) -> list[LeftOut]:
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: _Target) -> str | None:
-    """Put a member into its place; return None, or why it is left out. Raises OSError: full disk."""
+    """Extract a member; return why it is left out, else None. Raises OSError for a full disk."""
     steps = [step for step in member.name.split("/") if step not in {"", "."}]
     objection = _objection(member, steps)
     if objection:
@@ -76,8 +76,8 @@ def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
 class _Target:
     """The directory that an archive is unpacked into.
 
-    `part` is an unused path at its top. A file or link is made under that name first, and renamed
-    when it is complete: no unfinished file ever has its final name.
+    `part` is an unused path at the directory's top. A file or link is first made under that name and
+    renamed when complete, so that no unfinished file has its final name.
     """
 
     def __init__(self, root: str) -> None:
@@ -86,10 +86,10 @@ class _Target:
         self.part = Path(root, f".part-{secrets.token_hex(8)}")
 
     def directory(self, steps: list[str]) -> str:
-        """Make the directories of a path, and return it; links or files among them are replaced."""
+        """Make and return a directory and its parents; replace links and files on the way."""
         path = "/".join([self._root, *steps])
-        # Members of one directory follow each other, and cannot replace that directory: it need not
-        # be made again.
+        # Consecutive members of one directory cannot replace that directory, which need not be made
+        # again.
         if path != self._last:
             made = self._root
             for step in steps:
@@ -115,7 +115,7 @@ def _place(
             part.symlink_to(member.linkname)
         else:
             archive.makefile(member, part)
-            # The archive's mode is not trusted: no setuid, and nothing that others may write.
+            # The archive's mode is not trusted: no setuid, and no write access for others.
             part.chmod((member.mode & 0o755) | 0o600)
             os.utime(part, (member.mtime, member.mtime))
         _rename(part, path)
