@@ -249,7 +249,7 @@ def test_a_crash_is_shown_with_the_end_of_the_log_of_the_run_that_ended() -> Non
                 "started\n    no such thing"
             ),
             AT,
-            "  -> Is Ray in the image, and does it work there? `trainyard image.lint` says.",
+            "  -> Check whether Ray works in the image: trainyard image.lint",
         ],
         6,
     )

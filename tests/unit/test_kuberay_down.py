@@ -53,7 +53,7 @@ def test_everything_of_a_cluster_is_removed_and_the_second_down_is_idle(tmp_path
     assert planned == [
         "Remove the RayCluster lab in namespace team of context lab",
         "Remove what belongs to it: lab",
-        "Remove what was written down",
+        "Remove the cluster's record",
     ]
 
     assert [step.title for step in down_of(kube, tmp_path) if step.disruptive] == planned[:1]
@@ -167,8 +167,8 @@ def test_a_cluster_of_somebody_else_goes_only_if_that_is_meant(tmp_path: Path) -
     assert error.value.lines() == [
         "cluster lab belongs to alice@laptop",
         "  at you are bob@lab",
-        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on "
-        "another machine: export "
+        "  -> Ask them, or rename your cluster (`name:` in its file). If it is yours on another "
+        "machine: export "
         "TRAINYARD_OWNER=alice@laptop. To take it over: trainyard cluster.down --adopt",
     ]
 

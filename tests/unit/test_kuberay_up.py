@@ -336,8 +336,8 @@ def test_another_user_s_cluster_is_used_as_it_is_and_changed_if_adopted(yard: Ya
     assert error.value.lines() == [
         "cluster lab belongs to alice@laptop",
         "  at you are bob@lab",
-        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on "
-        "another machine: export TRAINYARD_OWNER=alice@laptop. To take it over: "
+        "  -> Ask them, or rename your cluster (`name:` in its file). If it is yours on another "
+        "machine: export TRAINYARD_OWNER=alice@laptop. To take it over: "
         "trainyard cluster.up --adopt",
     ]
 

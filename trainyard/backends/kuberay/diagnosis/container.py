@@ -79,7 +79,7 @@ TRIES = 2
 TAIL_LINES = 12
 LINE_LENGTH = 300
 CRASH = "crash"
-RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `trainyard image.lint` says."
+RAY_IN_IMAGE = "Check whether Ray works in the image: trainyard image.lint"
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
