@@ -320,7 +320,7 @@ def test_who_may_not_ask_is_not_kept_from_making_a_cluster(lab: Yard, account: C
     steps: list[dict[str, Any]] = lab.json("cluster.plan")["steps"]
 
     assert [step["title"] for step in steps if step["title"].startswith("Not checked")] == [
-        "Not checked: whether the region is enabled, and another one has a cluster of that name "
+        "Not checked: whether the region is enabled, and another region has a cluster of that name "
         "(AWS "
         "does not allow this user to ec2:DescribeRegions)",
         (
@@ -347,8 +347,8 @@ def test_a_cluster_of_that_name_in_another_region_is_not_forgotten(
     ]
     there.terminate_instances(InstanceIds=[each["InstanceId"] for each in launched])
     assert problems == [
-        "cluster lab: exists in eu-west-1: give this one another name, or remove that: trainyard "
-        "cluster.down --set ec2.region=eu-west-1"
+        "cluster lab: exists in eu-west-1: give this cluster another name, or remove that one: "
+        "trainyard cluster.down --set ec2.region=eu-west-1"
     ]
     assert (first["name"], first["backend"]) == ("lab", "ec2")
     assert re.fullmatch(r"eu-west-1: 2 instances, .* s, 0\.19 USD an hour", first["place"])

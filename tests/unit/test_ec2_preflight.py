@@ -158,7 +158,7 @@ def test_what_is_not_known_is_not_wrong() -> None:
         ),
         (
             {"elsewhere": ["eu-west-1"]},
-            "cluster lab: exists in eu-west-1: give this one another name, or remove that: "
+            "cluster lab: exists in eu-west-1: give this cluster another name, or remove that one: "
             "trainyard "
             "cluster.down --set ec2.region=eu-west-1",
         ),

@@ -265,8 +265,8 @@ def test_more_gpus_than_there_are_is_an_error_that_names_both_ways_out() -> None
     assert str(raised.value) == (
         "the cluster file wants 2 GPUs, this machine has 1\n"
         "  at gpu-0: 1, gpu-1: 1\n"
-        "  -> `nvidia-smi` shows what it has. "
-        "Ask for fewer GPUs, or set `local: {simulated_gpus: true}` to try the layout without them."
+        "  -> `nvidia-smi` lists the GPUs. Ask for fewer GPUs, or set "
+        "`local: {simulated_gpus: true}` to try the layout without GPUs."
     )
 
 

@@ -35,7 +35,7 @@ Report = Callable[[str], None]
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
     """Return the step that pulls the image in the background; its detail shows the progress."""
     begun: list[Future[None]] = []
-    details = deque(["it is not there"], maxlen=1)
+    details = deque(["the host does not have it"], maxlen=1)
 
     def pull() -> None:
         # The pull needs a connection of its own: `done` uses `engine` at the same time.

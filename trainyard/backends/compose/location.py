@@ -59,7 +59,7 @@ def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
     desired = _desired_address(spec, site)
     if record and record["docker"] != desired:
         raise RequestError(
-            f"cluster {spec.name} is on the Docker host {record['docker']}, but its file names "
+            f"cluster {spec.name} is on the Docker host {record['docker']}; this command asks for "
             f"{desired}",
             where=str(site.source) if site.source else None,
             hint="Remove it there first: trainyard cluster.down",
