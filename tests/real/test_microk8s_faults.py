@@ -152,7 +152,7 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (
             "  - {ip}: something else listens on 16443 (the API server)",
             "  - {ip}: has 1.0 GiB of disk free in /var/snap, and needs 2.0",
-            "  - {ip}: has a launch configuration that is not of Trainyard's making: sudo mv "
+            "  - {ip}: has a launch configuration that Trainyard did not write: sudo mv "
             "/etc/microk8s.yaml "
             "elsewhere",
             "  - {ip}: its clock is 60 min ahead of the others': sudo timedatectl set-ntp true",
