@@ -280,7 +280,6 @@ class Verified:
 
     @property
     def error(self) -> TrainyardError | None:
-        """Return the first error of a host; None if every host ran the image."""
         for host in self.hosts:
             if host.error:
                 return host.error

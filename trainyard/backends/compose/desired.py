@@ -51,7 +51,7 @@ def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
 def _unusual(section: ComposeSection) -> dict[str, str]:
     """Return the settings that differ from their defaults.
 
-    Nodes made by an older Trainyard lack these keys; with defaults included they would have drift.
+    A node that an older Trainyard recorded without these keys must show no drift.
     """
     settings = {}
     if section.limits:

@@ -212,11 +212,11 @@ class DockerHost(Machine):
     def remove(self, names: Iterable[str]) -> None:
         """Remove the containers of these nodes.
 
-        If the head stays, they are stopped gracefully first, so that Ray notices their end at once.
+        If the head stays, the containers first stop gracefully, so that Ray notices at once.
         """
         containers = {name: naming.container(self.spec.name, name) for name in names}
         if "head" not in containers:
-            # In parallel: a raylet needs seconds to end.
+            # A raylet needs seconds to end, so all containers stop in parallel.
             side_by_side(partial(docker_containers.stop, self.engine), containers.values())
         for container in containers.values():
             docker_containers.remove(self.engine, container)

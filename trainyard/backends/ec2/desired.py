@@ -81,7 +81,6 @@ class Inputs:
 
 
 def groups(spec: ClusterSpec) -> dict[str, Group]:
-    """Return the head and the worker groups by name."""
     by_name = {naming.HEAD: _group(spec, naming.HEAD, spec.head, least=1, most=1)}
     for worker in spec.workers:
         by_name[worker.name] = _group(

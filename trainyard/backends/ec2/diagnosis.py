@@ -149,7 +149,6 @@ def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
 
 
 def with_lines(diagnosed: Diagnosis, lines: Sequence[str]) -> Diagnosis:
-    """Return a diagnosis whose message also lists these lines, each once."""
     distinct = dict.fromkeys(map(clean, lines))
     return replace(diagnosed, message="\n    ".join([diagnosed.message, *distinct]))
 

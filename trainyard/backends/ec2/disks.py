@@ -79,7 +79,6 @@ def kept(location: Location) -> list[dict[str, Any]]:
 
 
 def remark(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:
-    """Return the remark about kept disks, with the command that removes one."""
     remove = f"aws ec2 delete-volume --region {region} --volume-id ID"
     return f"kept {describe(aws, volumes, region)}; to remove one: {remove}"
 

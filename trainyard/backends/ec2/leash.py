@@ -74,7 +74,6 @@ def observe(location: Location, head: Instance | None) -> LeashStatus | None:
 
 
 def _start(location: Location, head: Instance, leash: LeashStatus) -> None:
-    """Replace the leash's process on the head."""
     files = desired.files(head.tags.get(naming.IMAGE, ""))
     target = {"region": location.aws.region, "tags": {naming.CLUSTER: location.name}}
     address = f"http://127.0.0.1:{nodes.DASHBOARD_PORT}"

@@ -1,4 +1,4 @@
-"""Names and tags of a cluster's resources in AWS; later commands find the resources by these."""
+"""Names and tags of a cluster's resources in AWS, which later commands search for."""
 
 from __future__ import annotations
 

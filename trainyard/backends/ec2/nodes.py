@@ -28,7 +28,7 @@ from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, clean
 
 DASHBOARD_PORT = 8265
-# The log files on the head of the autoscaler, which launches workers and sets them up.
+# The autoscaler, which launches and sets up workers, has these log files on the head.
 AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
 TAIL_LINES = 1000
 # The autoscaler's texts for a launch that EC2 rejected, a launch that succeeded, and a launch's group

@@ -268,7 +268,7 @@ class _Objects:
     def make_role(self) -> None:
         """Make the role, its policy, and the instance profile through which instances get the role.
 
-        Existing ones are kept; the policy is replaced.
+        Existing objects are kept, but the policy is replaced.
         """
         iam = partial(self.aws.call, "iam")
         name = self.role_name

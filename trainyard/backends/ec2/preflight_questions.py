@@ -28,7 +28,7 @@ PROGRAMS = {"rsync": "rsync", "ssh": "openssh-client"}
 # The region to ask for the enabled regions: a region that is not enabled rejects the credentials.
 HOME = "us-east-1"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
-# A cluster is made without these answers too, as the user may lack the rights for the questions.
+# Optional questions: a user without the rights to ask them can still make a cluster.
 OPTIONAL = {
     "regions": "whether the region is enabled, and another region has a cluster of that name",
     "quotas": "whether the vCPU quotas suffice",

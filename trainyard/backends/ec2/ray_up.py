@@ -32,8 +32,8 @@ RAY_UP_SECONDS = 7200.0
 NODES_SECONDS = 3600.0
 ENDED_SECONDS = 300.0
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|Attempt failed")
-# The parts of `ray up`: id, title, and Ray's stage that ends the part by its beginning; None means
-# the end of `ray up` (ray/autoscaler/_private/updater.py).
+# The parts of `ray up`: id, title, and the number of Ray's stage after the part; None for the last
+# part (ray/autoscaler/_private/updater.py).
 STAGES: Sequence[tuple[str, str, int | None]] = (
     ("launch-head", "Launch the head", 1),
     ("reach-head", "Reach the head by SSH", 2),

@@ -47,7 +47,6 @@ class Instance:
 
     @property
     def runs(self) -> bool:
-        """Say whether the instance is booting or running."""
         return self.state in ("pending", "running")
 
     @property

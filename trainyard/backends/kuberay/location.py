@@ -101,7 +101,7 @@ def of_section(spec: ClusterSpec, site: Site, section: KuberaySection) -> Locati
 
 
 def _owner(site: Site) -> str:
-    """Return this user's name as an owner: $TRAINYARD_OWNER, else the recorded, else user@host."""
+    """Return this user's name as an owner: $TRAINYARD_OWNER, else the recorded name, else user@host."""
     record = read(site)
     if record and record.owner:
         return given(site.environ) or record.owner
@@ -177,7 +177,7 @@ def kubectl_words(location: Location) -> list[str]:
 
 
 def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
-    """Return the kubectl command that runs a command line, or "" for a shell, on a node."""
+    """Return the kubectl command that runs `command` on a node, or a shell if it is ""."""
     container = naming.WORKER_CONTAINER
     if pods.is_head(pod):
         container = naming.HEAD_CONTAINER

@@ -1,4 +1,4 @@
-"""Names and labels of a cluster's objects on Kubernetes; later commands find the objects by these."""
+"""Names and labels of a cluster's objects on Kubernetes, which later commands search for."""
 
 from __future__ import annotations
 

@@ -93,7 +93,6 @@ def is_ready(pod: Object) -> bool:
 
 
 def condition(owner: Object, kind: str) -> Mapping[str, Any]:
-    """Return an object's condition of this type; {} if it has none."""
     conditions: Sequence[Mapping[str, Any]] = (owner.get("status") or {}).get("conditions") or ()
     return next((found for found in conditions if found.get("type") == kind), {})
 
@@ -111,7 +110,6 @@ def annotations_of(found: Object) -> Mapping[str, str]:
 
 
 def internal_ip(host: Object) -> str:
-    """Return the InternalIP of a Kubernetes node; "" if it has none."""
     for address in host["status"].get("addresses") or ():
         if address["type"] == "InternalIP":
             return str(address["address"])

@@ -171,7 +171,7 @@ def _tenants(where: Location, namespace: str) -> list[str]:
 def _is_known(kind: Kind, found: Object, where: Location) -> bool:
     """Say whether an object is this cluster's, the operator's, or owned by a RayCluster.
 
-    Another RayCluster's pods count as known, as the RayCluster itself is named.
+    The pods of another RayCluster count as known: the RayCluster itself is named.
     """
     if kind == kinds.RAY_CLUSTER:
         return _is_the_cluster(kind, found, where)

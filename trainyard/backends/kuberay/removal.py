@@ -61,8 +61,8 @@ def ray_cluster_step(
         return [*objects, *owned.left(location, uids)]
 
     def remove() -> None:
-        # A leash makes the RayCluster own the Secrets. They must outlive this step: the next
-        # cluster needs them, or the next step removes them and waits until they are gone.
+        # A leash makes the RayCluster own the Secrets, which must outlive this step: the next
+        # cluster needs the Secrets, or the next step removes them and waits for their end.
         leash.release_secrets(location)
         for uid in uids:
             kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)

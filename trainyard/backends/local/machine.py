@@ -34,7 +34,7 @@ from trainyard.spec.units import GIB
 MEMORY_OF_A_NODE = 0.4 * GIB
 # A log may have long lines, so each poll reads only this many bytes at its end.
 TAIL_BYTES = 64 * 1024
-# The lines of a node's log in the error for a node that ended while it was starting.
+# The number of log lines in the error for a node that ended while it was starting.
 LAST_LINES = 6
 # The beginnings of two lines that a node's keeper prints (seams/keeper.py).
 DIED = "keeper: ended while the node was starting: "
@@ -188,7 +188,7 @@ class ThisMachine(Machine):
 
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Ask nvidia-smi for the GPUs' indices, without those that CUDA_VISIBLE_DEVICES hides."""
+    """Ask nvidia-smi for the indices of the GPUs that CUDA_VISIBLE_DEVICES does not hide."""
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     ran = programs.run(command, env=environ, seconds=20.0)
     rows = []

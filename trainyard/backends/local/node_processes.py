@@ -91,7 +91,8 @@ def node_environment(
     else:
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_ids)
 
-    # Files that a killed process leaves (Python's multiprocessing) are then removed with the node.
+    # Files that a killed process leaves in this TMPDIR (Python's multiprocessing) are removed with
+    # the node.
     kept["TMPDIR"] = str(temporary(files, plan.name))
     desired = {**kept, **dict(plan.env)}
     return {

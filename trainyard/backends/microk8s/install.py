@@ -130,8 +130,8 @@ def _install(host: Host, lab: Lab) -> None:
             seconds=INSTALL_SECONDS,
         )
 
-    # Without a hold, snapd refreshes MicroK8s at any time, which ended clusters (microk8s#1022,
-    # #2491).
+    # Without a hold, snapd refreshes MicroK8s at any time, which ended clusters
+    # (microk8s#1022, #2491).
     host.root("snap", "refresh", "--hold", "microk8s")
 
 

@@ -125,7 +125,7 @@ def _install(host: Host, path: Path, *flags: str) -> None:
 def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
     """Return the image files that a host lacks.
 
-    A host has a file of the same size whose name has one of the endings in `among` appended.
+    A file is present if the host has its name plus an ending of `among`, in the same size.
     """
     missing = []
     for path in lab.images:

@@ -20,7 +20,7 @@ FIRST_LINES = 20
 TAIL_LINES = 500
 NODE_FILES = ("raylet.out", "raylet.err")
 HEAD_FILES = (*NODE_FILES, "gcs_server.out", "gcs_server.err", "dashboard.log")
-# The dashboard logs every request, so each poll of its log adds such a line. They are hidden.
+# The dashboard logs each poll of its own log. These lines are hidden.
 ACCESS = " web_log.py:"
 
 

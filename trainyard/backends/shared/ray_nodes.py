@@ -94,7 +94,7 @@ class NodePlan:
         """Return the plan for the record, with hashes of variables, which may be secrets."""
         fields = asdict(self)
         others = fields.pop("others")
-        # Records of an older Trainyard lack these keys, which must be no drift.
+        # A node that an older Trainyard recorded without these keys must show no drift.
         fields = {name: value for name, value in fields.items() if value or name not in _OF_RAY}
         env = {name: fingerprint(value) for name, value in self.env}
         gpu_ids = None
