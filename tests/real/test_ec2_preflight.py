@@ -134,7 +134,7 @@ def test_credentials_have_not_expired(lab: Yard, account: Cloud) -> None:
     [
         (
             "{region: us-wst-2}",
-            ["region us-wst-2: is none that this account has enabled; did you mean 'us-west-2'?"],
+            ["region us-wst-2: is not enabled for this account; did you mean 'us-west-2'?"],
         ),
         # Seen: "No usable subnets matching availability zone ['us-west-2x'] found for node type
         # head.", 11 lines.
@@ -272,7 +272,7 @@ def test_nodes_get_addresses_by_which_they_are_reached(
     ]
     assert wrong(lab, f"{{ami: {AMI}, subnet: {subnets[0]}, use_internal_ips: true}}") == [
         f"subnet {subnets[0]}: is routed to an internet gateway, and nodes without public "
-        "addresses get nowhere: name "
+        "addresses have no way out: name "
         "a private one"
     ]
 
@@ -304,7 +304,7 @@ def test_chance_does_not_choose_between_public_and_private_subnets(
         account.ec2.delete_nat_gateway(NatGatewayId=gateway)
 
     assert problem == (
-        "default VPC: has subnets of different kinds, and chance would choose (private: "
+        "default VPC: has subnets of different kinds, and AWS would choose by chance (private: "
         f"{subnets[3]}; "
         f"public: {', '.join(public)}): name one, `ec2.subnet`"
     )

@@ -292,7 +292,7 @@ def test_a_host_that_does_not_reach_the_api_says_so(lab: Lab) -> None:
         f"error: {lab.second.ip} does not reach the API server of {lab.first.ip}",
         f"  at {lab.first.ip}:16443",
         (
-            "  -> Open that port in the firewalls between them; or set the address that works: `ip:` of "
+            "  -> Open that port in the firewalls between the hosts; or set the address that works: `ip:` of "
             f"{lab.first.ip}."
         ),
     ]

@@ -69,7 +69,7 @@ def _refuse_other_files(document: Mapping[str, Any]) -> None:
             "existing."
         )
         raise RequestError(
-            f"the file is for {provider}, and instances are made on AWS alone", hint=hint
+            f"the file is for {provider}, but Trainyard makes instances only on AWS", hint=hint
         )
 
     if "available_node_types" in document:

@@ -196,7 +196,7 @@ class _Objects:
     def has_group(self) -> Answer:
         if security_groups(self.aws, self.location.name):
             return YES
-        return no("it is not there")
+        return no("it does not exist")
 
     def make_group(self) -> None:
         self.aws.call(
@@ -257,7 +257,7 @@ class _Objects:
         name = self.role_name
         roles = profile(self.aws, name).get("Roles")
         if not roles:
-            return no("it is not there")
+            return no("it does not exist")
 
         answer = self.aws.find("iam", "get_role_policy", RoleName=name, PolicyName=name)
         policy = desired.policy(self.location.name, roles[0]["Arn"])

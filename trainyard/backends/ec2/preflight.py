@@ -103,7 +103,7 @@ def _region(spec: ClusterSpec, region: str, regions: Names) -> Iterator[Problem]
     if region not in regions:
         enable = f": aws account enable-region --region-name {region}"
         remedy = did_you_mean(region, regions) or enable
-        yield Problem(f"region {region}", f"is none that this account has enabled{remedy}")
+        yield Problem(f"region {region}", f"is not enabled for this account{remedy}")
 
 
 def _elsewhere(spec: ClusterSpec, elsewhere: Names) -> Iterator[Problem]:
@@ -165,7 +165,7 @@ def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator
     if len(by_way) > 1:
         ways = [f"{way}: {named(sorted(ids), most=9)}" for way, ids in sorted(by_way.items())]
         yield (
-            "has subnets of different kinds, and chance would choose "
+            "has subnets of different kinds, and AWS would choose by chance "
             f"({'; '.join(ways)}): {NAME_ONE}"
         )
     elif "none" in by_way:
@@ -179,7 +179,7 @@ def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator
         )
     elif "public" in by_way and not have_addresses:
         yield (
-            "is routed to an internet gateway, and nodes without public addresses get nowhere: "
+            "is routed to an internet gateway, and nodes without public addresses have no way out: "
             "name a private one"
         )
 

@@ -73,7 +73,7 @@ def refuse_while_needed(where: Location, what: str = "the KubeRay operator") -> 
     raise RequestError(
         f"{what} is not removed: {live} it",
         where=wording.named(sorted(users)),
-        hint="Leave out --purge: then only this cluster is removed. Or remove those first.",
+        hint="Leave out --purge: then only this cluster is removed. Or remove the other objects first.",
     )
 
 

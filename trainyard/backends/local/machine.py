@@ -179,7 +179,7 @@ class ThisMachine(Machine):
         return OutsideError(
             ended(name, lines),
             where=str(path),
-            hint="Repeat the same command once the cause is gone: it replaces this node.",
+            hint="Repeat the same command once the cause is gone: the command replaces this node.",
         )
 
     def _ports(self) -> Ports | None:

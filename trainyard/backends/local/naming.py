@@ -95,6 +95,6 @@ def _remove(directory: Path) -> None:
     except OSError as error:
         raise LeftoverError(
             f"not all of {directory} can be removed: {error.filename}: {error.strerror}",
-            hint="Repeat the same command once the cause is gone: a file of another user, "
-            "something mounted there?",
+            hint="Repeat the same command once the cause is gone, such as another user's "
+            "file or a mount.",
         ) from error

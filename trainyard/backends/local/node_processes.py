@@ -158,6 +158,6 @@ def _end(records: Iterable[NodeRecord], markers: Sequence[str]) -> None:
         raise LeftoverError(
             f"{len(left)} processes of the cluster do not end",
             where=f"pids {', '.join(sorted(str(process.pid) for process in left))}",
-            hint="Repeat the same command; `ps -o pid,stat,wchan,args -p PID` says what one "
-            "waits for.",
+            hint="Repeat the same command; `ps -o pid,stat,wchan,args -p PID` shows what a "
+            "process waits for.",
         )

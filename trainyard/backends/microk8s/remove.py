@@ -45,7 +45,7 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
         raise RequestError(
             f"Trainyard did not install MicroK8s on {named(others)}, but on other hosts of the "
             "cluster",
-            hint="Remove those other hosts from the file, and: trainyard cluster.up --remove",
+            hint="Remove the hosts with Trainyard's MicroK8s from the file, and: trainyard cluster.up --remove",
         )
 
     title = "Remove no MicroK8s: Trainyard installed none"

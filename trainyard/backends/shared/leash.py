@@ -62,7 +62,7 @@ def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[St
 
         _refuse_over(spec, desired)
         if observed is None:
-            return no("the cluster has none")
+            return no("the cluster has no leash")
         return no(f"now: {words(observed)}")
 
     def do() -> None:
@@ -93,7 +93,7 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
     def done() -> Answer:
         observed = leash.observe()
         if observed is None:
-            return no("the cluster has none")
+            return no("the cluster has no leash")
         if observed.problem:
             return no(observed.problem)
         return YES

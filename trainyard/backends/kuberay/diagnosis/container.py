@@ -55,7 +55,7 @@ HINTS = {
     "plain_http": _TRUST + 'server = "http://{registry}".',
     "untrusted": _TRUST + "its CA as `ca`.",
     "no_tls": _TRUST + "its CA as `ca`.",
-    "denied": f"Is its name right? If it is a private one: {_LOGIN}",
+    "denied": f"Is the image's name right? If the image is private: {_LOGIN}",
     "login": _LOGIN,
     "gone": (
         "Is the registry up (your own: trainyard registry.status), and can this node reach its "
