@@ -424,7 +424,7 @@ def test_another_head_is_made_only_when_that_is_meant(lab: Yard, engine: BedEngi
 
     assert refused.stderr.splitlines()[-3:] == [
         (
-            "error: the head in the cluster file is not the head that runs; to replace it ends "
+            "error: the head in the cluster file is not the head that runs; replacing it ends "
             "everything on the cluster"
         ),
         (
@@ -471,7 +471,7 @@ def test_what_cannot_be_made_says_why(other: Yard, engine: BedEngine) -> None:
 
 def test_a_head_that_never_ran_shows_its_last_words_and_is_replaced(replaced: Replaced) -> None:
     assert (
-        "head ended while it was starting (exit code 1); its last words:\n"
+        "head ended while it was starting (exit code 1); its last output:\n"
         in replaced.failed.stderr
     )
     assert replaced.status["state"] != "up"

@@ -149,7 +149,7 @@ def test_another_image_or_type_of_the_head_needs_to_be_asked_for(yard: Yard) -> 
         seen == "needs --recreate, which ends everything on the cluster: disk: 20 now, 30 desired"
     )
     refused = yard.run("cluster.up", "--set", "ec2.groups.head.disk=30GiB", expect=2).stderr
-    assert "to replace it ends everything on the cluster" in refused
+    assert "replacing it ends everything on the cluster" in refused
 
 
 def test_workers_of_other_sizes_replace_those_that_run_and_the_head_stays(

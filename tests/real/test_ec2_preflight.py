@@ -134,7 +134,7 @@ def test_credentials_have_not_expired(lab: Yard, account: Cloud) -> None:
     [
         (
             "{region: us-wst-2}",
-            ["region us-wst-2: is none that this account has enabled; did you mean 'us-west-2'?"],
+            ["region us-wst-2: is not enabled for this account; did you mean 'us-west-2'?"],
         ),
         # Seen: "No usable subnets matching availability zone ['us-west-2x'] found for node type
         # head.", 11 lines.
@@ -272,7 +272,7 @@ def test_nodes_get_addresses_by_which_they_are_reached(
     ]
     assert wrong(lab, f"{{ami: {AMI}, subnet: {subnets[0]}, use_internal_ips: true}}") == [
         f"subnet {subnets[0]}: is routed to an internet gateway, and nodes without public "
-        "addresses get nowhere: name "
+        "addresses have no way out: name "
         "a private one"
     ]
 
@@ -304,7 +304,7 @@ def test_chance_does_not_choose_between_public_and_private_subnets(
         account.ec2.delete_nat_gateway(NatGatewayId=gateway)
 
     assert problem == (
-        "default VPC: has subnets of different kinds, and chance would choose (private: "
+        "default VPC: has subnets of different kinds, and AWS would choose by chance (private: "
         f"{subnets[3]}; "
         f"public: {', '.join(public)}): name one, `ec2.subnet`"
     )
@@ -320,7 +320,7 @@ def test_who_may_not_ask_is_not_kept_from_making_a_cluster(lab: Yard, account: C
     steps: list[dict[str, Any]] = lab.json("cluster.plan")["steps"]
 
     assert [step["title"] for step in steps if step["title"].startswith("Not checked")] == [
-        "Not checked: whether the region is enabled, and another one has a cluster of that name "
+        "Not checked: whether the region is enabled, and another region has a cluster of that name "
         "(AWS "
         "does not allow this user to ec2:DescribeRegions)",
         (
@@ -347,8 +347,8 @@ def test_a_cluster_of_that_name_in_another_region_is_not_forgotten(
     ]
     there.terminate_instances(InstanceIds=[each["InstanceId"] for each in launched])
     assert problems == [
-        "cluster lab: exists in eu-west-1: give this one another name, or remove that: trainyard "
-        "cluster.down --set ec2.region=eu-west-1"
+        "cluster lab: exists in eu-west-1: give this cluster another name, or remove that one: "
+        "trainyard cluster.down --set ec2.region=eu-west-1"
     ]
     assert (first["name"], first["backend"]) == ("lab", "ec2")
     assert re.fullmatch(r"eu-west-1: 2 instances, .* s, 0\.19 USD an hour", first["place"])

@@ -446,7 +446,7 @@ def test_a_cluster_made_by_hand_is_never_touched(
         assert refused.stderr.splitlines()[-3:] == [
             f"error: the KubeRay operator is not removed: {count}",
             f"  at {listed}",
-            "  -> Leave out --purge: then only this cluster is removed. Or remove those first.",
+            "  -> Leave out --purge: then only this cluster is removed. Or remove the other objects first.",
         ]
         assert mark_of(kube, by_hand) == theirs
 

@@ -57,5 +57,5 @@ def test_up_after_a_killed_up_repairs_and_down_removes_a_half_made_cluster(fresh
 def test_a_node_that_cannot_start_says_why_at_once(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     broken = fresh.run("cluster.up", "--set", "env.RAY_gcs_storage=no-such-storage", expect=6)
-    assert "head ended while it was starting; its last words:" in broken.stderr
+    assert "head ended while it was starting; its last output:" in broken.stderr
     assert "no-such-storage" in broken.stderr

@@ -152,7 +152,7 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (
             "  - {ip}: something else listens on 16443 (the API server)",
             "  - {ip}: has 1.0 GiB of disk free in /var/snap, and needs 2.0",
-            "  - {ip}: has a launch configuration that is not of Trainyard's making: sudo mv "
+            "  - {ip}: has a launch configuration that Trainyard did not write: sudo mv "
             "/etc/microk8s.yaml "
             "elsewhere",
             "  - {ip}: its clock is 60 min ahead of the others': sudo timedatectl set-ntp true",
@@ -292,7 +292,7 @@ def test_a_host_that_does_not_reach_the_api_says_so(lab: Lab) -> None:
         f"error: {lab.second.ip} does not reach the API server of {lab.first.ip}",
         f"  at {lab.first.ip}:16443",
         (
-            "  -> Open that port in the firewalls between them; or set the address that works: `ip:` of "
+            "  -> Open that port in the firewalls between the hosts; or set the address that works: `ip:` of "
             f"{lab.first.ip}."
         ),
     ]

@@ -237,7 +237,7 @@ def test_a_host_is_upgraded_minor_by_minor_when_asked_never_downgraded(lab: Lab)
     yard, third = lab.yard, lab.hosts[2]
     older, newer = (("--set", f"microk8s.channel={channel}/stable") for channel in ("1.32", "1.35"))
     assert (
-        "the file says 1.32/stable: there is no way back"
+        "the file says 1.32/stable: a downgrade is impossible"
         in yard.run("cluster.up", *older, expect=2).stderr
     )
     assert "--set microk8s.upgrade=true\n" in yard.run("cluster.up", *newer, expect=2).stderr

@@ -136,5 +136,5 @@ def test_another_file_than_what_is_installed_is_refused_with_both_named(lab: Lab
     lab.write(*SNAPS[:-1], "microk8s_8702.snap")
     refused = lab.yard.run("cluster.plan", expect=2).stderr
     lab.write(*SNAPS)
-    assert "runs another MicroK8s (v1.34.2) than microk8s_8702.snap is" in refused
+    assert "runs another MicroK8s (v1.34.2) than microk8s_8702.snap\n" in refused
     assert not any(step["state"] == "would" for step in lab.yard.json("cluster.plan")["steps"])

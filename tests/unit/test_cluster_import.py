@@ -325,7 +325,7 @@ def test_a_file_of_ray_up_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -
     [
         (
             {"cluster_name": "a", "provider": {"type": "gcp"}},
-            "the file is for gcp, and instances are made on AWS alone",
+            "the file is for gcp, but Trainyard makes instances only on AWS",
         ),
         (
             {"cluster_name": "a", "provider": {"type": "aws"}, "head_node": {}},

@@ -149,16 +149,16 @@ def test_what_is_not_known_is_not_wrong() -> None:
         ),
         (
             {"region": "us-wst-2"},
-            "region us-wst-2: is none that this account has enabled; did you mean 'us-west-2'?",
+            "region us-wst-2: is not enabled for this account; did you mean 'us-west-2'?",
         ),
         (
             {"region": "ap-east-1"},
-            "region ap-east-1: is none that this account has enabled: aws account "
+            "region ap-east-1: is not enabled for this account: aws account "
             "enable-region --region-name ap-east-1",
         ),
         (
             {"elsewhere": ["eu-west-1"]},
-            "cluster lab: exists in eu-west-1: give this one another name, or remove that: "
+            "cluster lab: exists in eu-west-1: give this cluster another name, or remove that one: "
             "trainyard "
             "cluster.down --set ec2.region=eu-west-1",
         ),
@@ -338,8 +338,8 @@ INTERNAL = {"subnet": SUBNET, "use_internal_ips": True}
                 public,
                 "internet",
                 (
-                    "is routed to an internet gateway, and nodes without public addresses get "
-                    "nowhere: name a private one"
+                    "is routed to an internet gateway, and nodes without public addresses have no "
+                    "way out: name a private one"
                 ),
             )
             for public in (False, True)
@@ -368,7 +368,7 @@ def test_chance_does_not_choose_between_public_and_private_subnets() -> None:
     both = [subnet(SUBNET), subnet(OTHER, "us-west-2b", public=False)]
     routes = [table("internet"), table("nat", OTHER)]
     assert found(spec({"use_internal_ips": True}), subnets=both, routes=routes) == [
-        "default VPC: has subnets of different kinds, and chance would choose (private: "
+        "default VPC: has subnets of different kinds, and AWS would choose by chance (private: "
         f"{OTHER}; public: "
         f"{SUBNET}): name one, `ec2.subnet`"
     ]

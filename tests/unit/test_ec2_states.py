@@ -171,7 +171,7 @@ def test_in_what_a_head_differs_is_named_where_it_is_known(tmp_path: Path) -> No
     def reason() -> str:
         return plan(ray_up.steps(spec, SITE, location, INPUTS)[:1])[0].detail.partition(": ")[2]
 
-    assert reason() == "what it was made from is not known here"
+    assert reason() == "the file that the head was made from is not known here"
     locations.write_mounted(location, desired.environment(SPEC, ""))
     (tmp_path / "ray-cluster.yaml").write_text(yaml.safe_dump(DOCUMENT))
     assert reason() == "cpus: 1 now, 2 desired; env.NAME differs"
@@ -179,7 +179,7 @@ def test_in_what_a_head_differs_is_named_where_it_is_known(tmp_path: Path) -> No
 
 def test_a_head_that_is_as_the_file_says_is_left_alone() -> None:
     head = instance(1, "head", **{**MADE_FROM, naming.RAY_STATUS: "up-to-date"})
-    assert planned(FakeAws([head])) == [("The head is as the file says", "already")]
+    assert planned(FakeAws([head])) == [("The head matches the file", "already")]
 
 
 def test_a_head_that_never_came_up_is_gone_on_with() -> None:
@@ -264,7 +264,7 @@ def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
     with pytest.raises(RequestError, match="was made by her") as refused:
         down.steps(place(aws), SITE)
     assert str(refused.value.hint).endswith(
-        "Runs there end, and their outputs are lost, if you remove it: "
+        "To remove that cluster, which ends its runs and loses their outputs: "
         "trainyard cluster.down --set name=lab --backend ec2 --set ec2.region=us-west-2"
     )
     assert down.steps(place(aws), replace(SITE, overrides=("name=lab",)))[0].title.startswith(

@@ -60,10 +60,10 @@ def test_a_secret_that_is_not_there_or_has_no_token_is_told(
     with pytest.raises(TrainyardError) as missing:
         services.token(service(*objects), "lab")
     assert missing.value.lines() == [
-        "the cluster's token is expected in Secret lab, key auth_token, which is not there, or empty",
+        "the cluster's token is expected in Secret lab, key auth_token, which is missing or empty",
         "  at namespace team of context lab",
         (
-            "  -> KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters "
+            "  -> KubeRay calls a Secret like its RayCluster: kubectl get rayclusters "
             "--all-namespaces"
         ),
     ]

@@ -117,8 +117,8 @@ def test_each_parameter_of_ray_start_is_taken_or_named(tmp_path: Path) -> None:
     found = imported(tmp_path, ray_cluster(group={"rayStartParams": start}))
     assert only(found)["workers"][0]["ray_start"] == {"metrics-export-port": 8080}
     assert set(found.notes) == {
-        "node-ip-address of small: $MY_POD_IP needs a shell to expand it, and here is none",
-        "num-cpus of small: $CPUS needs a shell to expand it, and here is none",
+        "node-ip-address of small: $MY_POD_IP needs a shell to expand it; Trainyard uses none",
+        "num-cpus of small: $CPUS needs a shell to expand it; Trainyard uses none",
         "temp-dir of small (/mnt/ray): follows from the backend here",
         "dashboard-port of small (8266): follows from the backend here",
     }

@@ -83,7 +83,7 @@ def pulling(text: str, *, reason: str = "ImagePullBackOff") -> Object:
         (
             'Head "https://192.0.2.10:5000/v2/": http: server gave HTTP response to HTTPS client',
             "registry 192.0.2.10:5000 speaks plain HTTP, and the node expects TLS",
-            "Tell containerd on every node how to speak to it: "
+            "Configure the registry for containerd on every node: "
             "/etc/containerd/certs.d/192.0.2.10:5000/hosts.toml "
             "(MicroK8s: /var/snap/microk8s/current/args/certs.d/192.0.2.10:5000/hosts.toml), with "
             'server = "http://192.0.2.10:5000".',
@@ -145,9 +145,8 @@ def test_a_pod_that_finds_no_room_says_what_each_host_lacks() -> None:
         "untolerated taint {nvidia.com/gpu: present}, 1 node(s) were unschedulable, 2 "
         "Insufficient nvidia.com/gpu",
         f"  at {PLACE}",
-        "  -> Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; "
-        "to try the layout "
-        "without GPUs: `kuberay: {simulated_gpus: true}`.",
+        "  -> Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer "
+        "GPUs. To try the layout without GPUs: `kuberay: {simulated_gpus: true}`.",
     ]
 
     assert code == 3
@@ -249,7 +248,7 @@ def test_a_crash_is_shown_with_the_end_of_the_log_of_the_run_that_ended() -> Non
                 "started\n    no such thing"
             ),
             AT,
-            "  -> Is Ray in the image, and does it work there? `trainyard image.lint` says.",
+            "  -> Check whether Ray works in the image: trainyard image.lint",
         ],
         6,
     )
@@ -274,9 +273,8 @@ def test_a_host_that_is_not_ready_is_the_cause_for_a_terminating_pod_too(leaving
     assert lines == [
         "gpu-x7k2p is on the Kubernetes node kube-2, which Kubernetes calls not ready",
         f"{AT}: Kubelet stopped posting.",
-        "  -> More about it: kubectl describe node kube-2. Start that machine or its kubelet "
-        "again; or give it up "
-        "(kubectl delete node kube-2), and its Ray nodes are replaced elsewhere.",
+        "  -> Details: kubectl describe node kube-2. Start that machine or its kubelet again. Or "
+        "remove it (kubectl delete node kube-2), and its Ray nodes are replaced elsewhere.",
     ]
     assert code == 6
     assert causes(lost, hosts=READY) == ()
@@ -386,4 +384,4 @@ def test_a_crashing_operator_has_one_minute_or_five_if_it_ran_before(
         containers=(waiting("CrashLoopBackOff", name="operator", last=ended("Error", 1)),),
     )
     (found,) = diagnosis.of_deployment(snapshot(crashed), has_run=has_run)
-    assert (found.tolerates, "Ray in the image" in (found.hint or "")) == (seconds, False)
+    assert (found.tolerates, "Ray works in the image" in (found.hint or "")) == (seconds, False)

@@ -52,8 +52,8 @@ def test_everything_of_a_cluster_is_removed_and_the_second_down_is_idle(tmp_path
     planned = [step.title for step in down_of(kube, tmp_path)]
     assert planned == [
         "Remove the RayCluster lab in namespace team of context lab",
-        "Remove what belongs to it: lab",
-        "Remove what was written down",
+        "Remove what belongs to the cluster: lab",
+        "Remove the cluster's record",
     ]
 
     assert [step.title for step in down_of(kube, tmp_path) if step.disruptive] == planned[:1]
@@ -70,7 +70,7 @@ def test_a_raycluster_of_somebody_else_keeps_all_that_is_its(tmp_path: Path) -> 
     kube.put(SECRET, named("lab.pull", cluster="lab"))
     todo = down_of(kube, tmp_path)
     assert todo[0].title == "Leave the RayCluster lab alone: Trainyard did not make it"
-    assert run(todo) == ["Remove what belongs to it: lab.pull"]
+    assert run(todo) == ["Remove what belongs to the cluster: lab.pull"]
     assert kube.objects == before
 
 
@@ -114,7 +114,7 @@ def test_what_is_held_by_a_finalizer_names_it_and_the_way_without_it() -> None:
     what, _, hint = hanging(FakeKube(), RAY_CLUSTER, found)
     assert what == "RayCluster lab is to be removed, and is held by its finalizer example.com/hold"
     assert hint == (
-        "  -> Does the program run that put it there? If it is gone for good: kubectl --context "
+        "  -> Does the program that set the finalizer run? If it no longer exists: kubectl --context "
         "lab -n team patch "
         """rayclusters.ray.io lab --type=merge -p '{"metadata":{"finalizers":null}}'; then repeat the same command."""
     )
@@ -167,8 +167,8 @@ def test_a_cluster_of_somebody_else_goes_only_if_that_is_meant(tmp_path: Path) -
     assert error.value.lines() == [
         "cluster lab belongs to alice@laptop",
         "  at you are bob@lab",
-        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on "
-        "another machine: export "
+        "  -> Ask them, or rename your cluster (`name:` in its file). If it is yours on another "
+        "machine: export "
         "TRAINYARD_OWNER=alice@laptop. To take it over: trainyard cluster.down --adopt",
     ]
 

@@ -55,9 +55,8 @@ def test_a_token_that_only_docker_can_use_is_told_before_anything_is_made() -> N
     with pytest.raises(PrerequisiteError) as caught:
         secret(TOKEN)
     assert caught.value.lines() == [
-        "the login for registry reg:5000 is a token that only Docker can use: Kubernetes pulls "
-        "with a user and a "
-        "password",
+        "the login for registry reg:5000 is a token that only Docker can use: Kubernetes needs "
+        "a user and a password",
         "  at /home/a/.docker/config.json",
         "  -> Name a user in the cluster file (registry.username with password_env or "
         "password_file), or a pull "

@@ -103,7 +103,7 @@ def test_a_record_that_cannot_be_read_costs_no_other_cluster_its_line(here: Path
         (state / "cluster.json").write_text(text)
     found, remarks = clusters.list_clusters({"HOME": str(here), "PATH": ""}, directory=here)
     assert [cluster.name for cluster in found] == ["mine"]
-    assert remarks[0].startswith("what was written down about a cluster is damaged")
+    assert remarks[0].startswith("the record of a cluster is damaged")
     assert "a backend that this version of Trainyard lacks: ec3: " in remarks[1]
 
 

@@ -100,11 +100,10 @@ def test_another_location_than_the_one_written_down_is_refused(
             "is asked for"
         ),
         "  at lab.yaml",
-        "  -> To use the recorded one, change the file back, or give its kubeconfig (KUBECONFIG=...). "
-        "For a second cluster, "
-        "give it another name: a name is one cluster on this machine. To move this one, remove "
-        "it there first: "
-        "trainyard cluster.down. If that Kubernetes is gone for good, or only got another address: "
+        "  -> To use the recorded cluster, change the file back, or give its kubeconfig "
+        "(KUBECONFIG=...). A second cluster needs another name. To move this cluster, remove it "
+        "there first: trainyard cluster.down. If that Kubernetes no longer exists, or has another "
+        "address: "
         f"rm -r {site.state}",
     ]
 
@@ -116,7 +115,7 @@ def test_a_location_given_on_the_command_line_is_never_passed_over(site: Site) -
         location.find(SPEC, typed, section(context="other"))
     assert error.value.hint
     assert error.value.hint.startswith(
-        "To use the recorded one, leave out --set kuberay.context=other. For a second"
+        "To use the recorded cluster, leave out --set kuberay.context=other. A second"
     )
     same = replace(site, overrides=("kuberay.context=lab",))
     assert location.find(SPEC, same, section(context="lab")).kube.context == "lab"
@@ -140,8 +139,8 @@ def test_a_ray_cluster_of_somebody_else_is_refused_and_one_of_ours_found() -> No
     assert error.value.lines() == [
         "a RayCluster called lab is in namespace team, and Trainyard did not make it",
         "  at context lab",
-        "  -> Give yours another name (`name:` in the cluster file); or use that one: `backend: "
-        "existing` with "
+        "  -> Give yours another name (`name:` in the cluster file); or use that RayCluster: "
+        "`backend: existing` with "
         "`existing: {service: team/lab-head-svc}`.",
     ]
     assert location.ray_cluster(fake_location(FakeKube((RAY_CLUSTER, named("lab", cluster="lab")))))

@@ -70,7 +70,7 @@ def test_a_token_that_cannot_be_read_is_none_and_said() -> None:
     assert objects.token(fake_location(kube)) is None
     assert (
         objects.token_step(fake_location(kube)).done().detail
-        == "the Secret lab has none: remove it"
+        == "the Secret lab has no token: remove the Secret"
     )
 
 

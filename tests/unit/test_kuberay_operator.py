@@ -85,10 +85,7 @@ def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
         (
             FakeKube((DEPLOYMENT, deployment(image="kuberay/operator:v1.4.2"))),
             {},
-            (
-                "the KubeRay operator that is there is older than 1.5.0, which clusters with a token "
-                "need"
-            ),
+            ("the existing KubeRay operator is older than 1.5.0, which clusters with a token need"),
         ),
         (
             FakeKube(),

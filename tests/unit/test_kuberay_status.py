@@ -211,7 +211,7 @@ def test_a_run_gets_the_endpoint_and_what_it_is_promised(lab: Lab) -> None:
     assert endpoint.refused == (
         "Secret lab in namespace team of context lab holds another token than the nodes were "
         "started with: it was "
-        "changed, or deleted and made again. docs/tokens.md says how to put theirs back; "
+        "changed, or deleted and made again. docs/tokens.md says how to restore the nodes' token; "
         "or give all nodes the new one, which ends all that runs: trainyard cluster.up --recreate."
     )
 

@@ -142,7 +142,7 @@ def test_nothing_is_asked_before_the_first_stage_is_expanded(yard: Yard) -> None
 def test_a_cluster_is_made_in_this_order_and_then_nothing_is_written(yard: Yard) -> None:
     steps = yard.steps(spec(kuberay={"storage": {"size": "1GiB", "storage_class": "fast"}}))
     assert titles(steps) == [
-        "Write down where the cluster is",
+        "Record the cluster's location",
         "Check the KubeRay operator",
         "Make namespace team",
         "Set the login for the image",
@@ -209,7 +209,7 @@ def test_crds_that_are_older_than_their_operator_are_named(yard: Yard) -> None:
     with pytest.raises(PrerequisiteError) as error:
         yard.steps()
     assert error.value.what == (
-        "Kubernetes knows an older RayCluster than its KubeRay operator: Helm does not upgrade CRDs"
+        "the CRD of RayClusters is older than the KubeRay operator: Helm does not upgrade CRDs"
     )
 
 
@@ -224,10 +224,10 @@ def test_a_former_cluster_is_gone_with_its_pods_before_another_is_made(yard: Yar
 
 def test_a_cluster_that_others_made_is_taken_and_said(yard: Yard) -> None:
     yard.made()
-    step = yard.step("Write down")
+    step = yard.step("Record")
     run(step)
     assert step.done().detail == "cluster lab was there already"
-    assert yard.step("Write down").done().detail == ""
+    assert yard.step("Record").done().detail == ""
 
 
 def test_what_is_printed_hides_variables_that_are_called_like_secrets(yard: Yard) -> None:
@@ -323,7 +323,7 @@ def test_another_user_s_cluster_is_used_as_it_is_and_changed_if_adopted(yard: Ya
     larger = spec(workers=[{"name": "gpu", "count": 2}])
     live["metadata"]["annotations"]["io.trainyard/owner"] = "alice@laptop"
     live["metadata"]["creationTimestamp"] = "2026-11-23T08:00:00Z"
-    assert yard.steps()[0].title == "Write down where the cluster is"
+    assert yard.steps()[0].title == "Record the cluster's location"
     (step, *_) = yard.steps(larger)
     assert (step.needs, step.done().detail) == (
         "--adopt",
@@ -336,15 +336,15 @@ def test_another_user_s_cluster_is_used_as_it_is_and_changed_if_adopted(yard: Ya
     assert error.value.lines() == [
         "cluster lab belongs to alice@laptop",
         "  at you are bob@lab",
-        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on "
-        "another machine: export TRAINYARD_OWNER=alice@laptop. To take it over: "
+        "  -> Ask them, or rename your cluster (`name:` in its file). If it is yours on another "
+        "machine: export TRAINYARD_OWNER=alice@laptop. To take it over: "
         "trainyard cluster.up --adopt",
     ]
 
     assert yard.steps(recreate=True)[0].needs == "--adopt"
     assert yard.steps(spec(leash={"idle": 60.0}))[0].needs == "--adopt"
     run(yard.step("Take the cluster over from alice@laptop", larger, adopt=True))
-    assert yard.steps(larger)[0].title == "Write down where the cluster is"
+    assert yard.steps(larger)[0].title == "Record the cluster's location"
 
 
 def test_a_change_of_a_cluster_leaves_its_owner(yard: Yard) -> None:

@@ -130,7 +130,7 @@ def test_a_host_that_takes_no_pod_for_some_seconds_is_named_and_no_failure() -> 
     assert time.now >= 5.0
     found = verified(results, replace(IMAGE, remark="by its tag"))
     assert [host.host for host in found.hosts] == ["a"]
-    assert found.remark == "by its tag; not tried, for they take no pod of this cluster now: b"
+    assert found.remark == "by its tag; not tried, because they take no pod of this cluster now: b"
     with pytest.raises(PrerequisiteError, match="the pod on b found no room"):
         verified(results[1:], IMAGE)
 
@@ -140,7 +140,7 @@ def test_a_pod_that_somebody_removes_is_said() -> None:
     (found,) = tried(kube, Time(kube.objects.clear), "a")
     assert str(found.error) == (
         "a: its pod was removed while it ran\n"
-        "  -> Did another user give the same command, or was the node drained? Repeat it."
+        "  -> Another user gave the same command, or the node was drained: repeat the command."
     )
 
 

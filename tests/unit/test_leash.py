@@ -135,7 +135,7 @@ def test_a_status_says_when_it_ends_as_things_are(yard: Yard) -> None:
 def test_it_is_set_and_counts_from_when_the_cluster_was_made(yard: Yard) -> None:
     (step,) = yard.steps(BOTH)
     assert (step.title, step.after) == ("Set the leash: idle 2h, deadline 12h", "Start the head")
-    assert step.done().detail == "the cluster has none"
+    assert step.done().detail == "the cluster has no leash"
     step.do()
     assert yard.held == LeashStatus(2 * HOUR, yard.made + 12 * HOUR)
     assert step.done().holds

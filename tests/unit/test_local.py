@@ -76,7 +76,7 @@ def test_what_a_machine_lacks_is_said_with_what_to_do() -> None:
     with pytest.raises(PrerequisiteError) as raised:
         machine.check(3, memory=GIBIBYTE // 2)
     assert str(raised.value) == (
-        "too little memory: 0.5 GiB free, Ray's own processes need 1.2 GiB\n  -> Free some, or "
+        "too little memory: 0.5 GiB free, Ray's own processes need 1.2 GiB\n  -> Free memory, or "
         "ask for fewer nodes."
     )
 

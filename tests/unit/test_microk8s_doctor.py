@@ -121,7 +121,7 @@ def ending(days: float, name: str = "server.crt") -> Mapping[str, Facts]:
             3,
             (
                 "dqlite",
-                "1 voter instead of 3: it takes no writes once most of them are lost",
+                "1 voter instead of 3: dqlite takes no writes once most voters are lost",
                 False,
             ),
         ),
@@ -159,7 +159,7 @@ def test_what_will_break_on_hosts(
         (
             at(nodes={"10.0.0.1": node("10.0.0.1", ready=False)}),
             "not ready",
-            "Kubernetes hears nothing of its kubelet",
+            "its kubelet does not report to Kubernetes",
         ),
         (
             at(nodes={"10.0.0.2": node("10.0.0.2")}),

@@ -185,7 +185,7 @@ def test_a_host_with_another_snap_than_the_files_is_refused(tmp_path: Path) -> N
     snap.write_text("1234")
     fact = replace(FRESH, snap=replace(INSTALLED, channel="-"), snap_bytes=5)
     with pytest.raises(
-        RequestError, match=r"b runs another MicroK8s \(v1.34.2\) than microk8s_9.snap is"
+        RequestError, match=r"b runs another MicroK8s \(v1.34.2\) than microk8s_9.snap\n"
     ):
         install.steps(lab_of(fact, snaps=[snap]), upgrade=False)
     install.steps(lab_of(replace(fact, snap_bytes=4), snaps=[snap]), upgrade=False)

@@ -102,34 +102,34 @@ def test_good_hosts_have_nothing_wrong() -> None:
         (
             {"foreign_launch": "/etc/microk8s.yaml"},
             (
-                "has a launch configuration that is not of Trainyard's making: sudo mv "
+                "has a launch configuration that Trainyard did not write: sudo mv "
                 "/etc/microk8s.yaml elsewhere"
             ),
         ),
         *(
             (
                 {"hostname": name},
-                f"its host name {name} is no name of a node: sudo hostnamectl set-hostname NAME",
+                f"its host name {name} is no valid node name: sudo hostnamectl set-hostname NAME",
             )
             for name in ("gpu_1", "localhost", "10.0.0.1", "a..b", "-a", "7", "")
         ),
         (
             {"hostname": "registry.corp"},
             (
-                "its host name registry.corp may be another machine's in DNS: name the host so in "
-                "the file, or rename it"
+                "its host name registry.corp may be another machine's in DNS: use this "
+                "name for the host in the file, or rename the host"
             ),
         ),
         (
             {"snap": INSTALLED, "has_docker": True},
             (
-                "Docker was installed after MicroK8s, which would take Docker's address for its own: "
+                "Docker was installed after MicroK8s, which would mistake Docker's address for the host's: "
                 "start Docker before this host joins"
             ),
         ),
         (
             {"snap": INSTALLED, "members": (Member("10.7.0.1:19001", is_voter=True),)},
-            "is a node of another cluster, of 10.7.0.1: microk8s leave, if it may",
+            "is a node of another cluster, of 10.7.0.1: if the host may leave it, microk8s leave",
         ),
     ],
 )
@@ -165,8 +165,8 @@ def test_what_is_wrong_with_one_host_is_said_with_what_helps(
             0,
             [
                 (
-                    "a: something else listens on 32000, where MicroK8s' registry is to be: "
-                    "microk8s.registry: false"
+                    "a: something else listens on 32000, the port of MicroK8s' registry: set "
+                    "`microk8s.registry: false`"
                 )
             ],
         ),
@@ -188,7 +188,7 @@ def test_a_firewall_that_drops_what_is_forwarded_is_a_remark_as_long_as_a_host_i
     dropping = replace(GOOD, forward="DROP")
     assert said(a=dropping, b=OTHER) == []
     assert remarks([A, B], {"a": dropping, "b": OTHER}) == (
-        "a: the firewall drops what is forwarded; if pods do not reach each other: sudo iptables "
+        "a: the firewall drops forwarded packets; if pods do not reach each other: sudo iptables "
         "-P FORWARD ACCEPT"
     )
     # Docker, or MicroK8s, lets its own through.
@@ -236,7 +236,7 @@ def test_a_host_that_answers_late_is_not_ahead_for_that(clock: int, skew: float)
 
 def test_a_host_of_which_the_name_is_known_to_a_jump_host_alone_needs_its_address() -> None:
     message = (
-        "a: its name is not known here (10.0.0.1): set `ip:` to the address by which other hosts "
+        "a: its name does not resolve here (10.0.0.1): set `ip:` to the address by which other hosts "
         "reach it"
     )
     assert [str(problem) for problem in problems([replace(A, ip="")], {"a": GOOD}, Desired())] == [

@@ -262,7 +262,7 @@ def test_what_a_host_lacks_is_what_it_lacks_and_not_what_it_may_lack() -> None:
     prepare, installed, *_ = install.steps(lab(second, {}, first=first), upgrade=False)
     assert (
         prepare.done().detail
-        == "a: has names of hosts that are not in the file; b: lacks names of the others"
+        == "a: has the names of hosts that are not in the file; b: lacks the names of other hosts"
     )
     assert installed.done().detail == "b: not held: snapd refreshes it at any hour"
     bare = replace(FRESH, sysctls=dict.fromkeys(SYSCTLS, 0))
@@ -271,7 +271,7 @@ def test_what_a_host_lacks_is_what_it_lacks_and_not_what_it_may_lack() -> None:
     )
     details = [step.done().detail for step in (prepare, installed)]
     assert details == [
-        "a: lacks names of the others; b: lacks kernel limits, at which MicroK8s stops",
+        "a: lacks the names of other hosts; b: lacks kernel limits, at which MicroK8s stops",
         "b: not installed",
     ]
 
@@ -279,7 +279,7 @@ def test_what_a_host_lacks_is_what_it_lacks_and_not_what_it_may_lack() -> None:
 def test_purge_takes_no_member_out_of_a_cluster_that_somebody_else_began() -> None:
     snap = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
     ours, theirs = replace(FIRST, snap=snap, is_ours=True), replace(FRESH, snap=snap)
-    with pytest.raises(RequestError, match="MicroK8s on b is not of Trainyard's making"):
+    with pytest.raises(RequestError, match="Trainyard did not install MicroK8s on b, but on other"):
         remove.steps(lab(theirs, {}, first=ours), [Path("kubeconfig")])
 
 

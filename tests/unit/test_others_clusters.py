@@ -91,7 +91,7 @@ def test_one_that_is_still_made_gets_the_service_that_it_will_have() -> None:
     found = imported("schola")
     assert documents(found)["schola"]["existing"]["service"] == "games/schola-head-svc"
     assert found.notes[0].startswith(
-        "RayCluster games/schola has no head service yet: schola-head-svc"
+        "RayCluster games/schola has no head service yet: KubeRay will call it schola-head-svc"
     )
 
 

@@ -16,7 +16,7 @@ from trainyard.backends.contract import Site
 from trainyard.backends.shared import ray_nodes, record, single_host
 from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import LogFile
-from trainyard.backends.shared.ray_nodes import NodePlan, Room
+from trainyard.backends.shared.ray_nodes import Capacity, NodePlan
 from trainyard.backends.shared.single_host import Machine, ObservedNode
 from trainyard.errors import (
     NotReadyError,
@@ -39,8 +39,8 @@ def spec_of(backend: str = "local", **fields: Any) -> ClusterSpec:
 
 def plans_of(spec: ClusterSpec, *gpu_ids: str, simulated: bool = False) -> tuple[NodePlan, ...]:
     """Return the plans of a machine with 8 CPUs, 10 GiB and these GPUs."""
-    room = Room(cpus=8, memory=10 * GIBIBYTE, gpu_ids=gpu_ids)
-    return ray_nodes.node_plans(spec, room, may_simulate=simulated, machine="this machine")
+    capacity = Capacity(cpus=8, memory=10 * GIBIBYTE, gpu_ids=gpu_ids)
+    return ray_nodes.node_plans(spec, capacity, may_simulate=simulated, machine="this machine")
 
 
 class FakeMachine(Machine):
@@ -179,8 +179,8 @@ def test_another_head_is_planned_with_what_differs_and_refused() -> None:
 
     assert caught.value.lines() == [
         (
-            "the head in the cluster file is not the head that runs; to replace it ends everything "
-            "on the cluster"
+            "the head in the cluster file is not the head that runs; replacing it ends everything on "
+            "the cluster"
         ),
         f"  at {differs}",
         "  -> If that is meant: trainyard cluster.up --recreate",
@@ -216,9 +216,7 @@ def test_a_head_whose_dashboard_is_dead_is_not_waited_for() -> None:
 @pytest.mark.parametrize("text", ["{", "{}", "[]", "null"])
 def test_a_record_that_is_damaged_is_an_error_with_its_path(tmp_path: Path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)
-    with pytest.raises(
-        OutsideError, match="what was written down about a cluster is damaged"
-    ) as caught:
+    with pytest.raises(OutsideError, match="the record of a cluster is damaged") as caught:
         record.recorded_backend(tmp_path)
     assert caught.value.where == str(tmp_path / "cluster.json")
 
@@ -267,8 +265,8 @@ def test_more_gpus_than_there_are_is_an_error_that_names_both_ways_out() -> None
     assert str(raised.value) == (
         "the cluster file wants 2 GPUs, this machine has 1\n"
         "  at gpu-0: 1, gpu-1: 1\n"
-        "  -> `nvidia-smi` shows what it has. "
-        "Ask for fewer GPUs, or set `local: {simulated_gpus: true}` to try the layout without them."
+        "  -> `nvidia-smi` lists the GPUs. Ask for fewer GPUs, or set "
+        "`local: {simulated_gpus: true}` to try the layout without GPUs."
     )
 
 

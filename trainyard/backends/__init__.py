@@ -1,4 +1,4 @@
-"""The backends: each way to have a cluster is a module of this package with its name."""
+"""The backends: one module for each `backend:` of a cluster file, with its name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from trainyard.spec.cluster import Backend as BackendName
 
 
 def named(name: str) -> Backend:
-    """Return the backend of this name, or raise LookupError.
+    """Import and return the backend of this name, or raise LookupError.
 
-    The backend's module is imported only here: other backends do not wait for Docker's client.
+    Importing all backends would be slow: Docker's client is one of their imports.
     """
     if name not in get_args(BackendName):
         raise LookupError(f"no backend is called {name!r}")
@@ -25,11 +25,11 @@ def named(name: str) -> Backend:
 
 
 def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the cluster file for another tool's document, and notes on keys without a place.
+    """Convert another tool's document to a cluster file, with notes on keys that have no place.
 
-    Returns None if the document describes no cluster. Raises RequestError for a cluster that no
-    backend can make, and KeyError, TypeError, AttributeError or ValueError for a document that the
-    other tool itself would reject.
+    Returns None if the document describes no cluster. Raises RequestError if no backend can make
+    the cluster, and KeyError, TypeError, AttributeError or ValueError if the other tool itself
+    would reject the document.
     """
     for backend in ("kuberay", "ec2"):
         module = import_module(f"{__name__}.{backend}.imported")
@@ -42,10 +42,10 @@ def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | 
 def others(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """Ask the Kubernetes of a context for RayClusters that Trainyard did not make.
+    """List the RayClusters of a context that Trainyard did not make.
 
-    Raises PrerequisiteError if the context does not exist, and OutsideError if its Kubernetes
-    refuses the list.
+    Raises PrerequisiteError if the context does not exist, and OutsideError if Kubernetes refuses
+    the list.
     """
     module = import_module(f"{__name__}.kuberay.others")
     found: list[OthersCluster] = module.discover(environ, context=context, namespace=namespace)
@@ -53,7 +53,7 @@ def others(
 
 
 def file_for_address(name: str, address: str) -> str:
-    """Return a cluster file's text for an existing cluster; without a token only on loopback."""
+    """Return a cluster file's text for an existing cluster; only a loopback address has no token."""
     host = urlsplit(address).hostname or ""
     is_loopback = host == "localhost" or host.startswith("127.")
     head = f"name: {name}\nbackend: existing\n"

@@ -20,29 +20,28 @@ ClusterState = Literal["up", "partial", "absent", "broken"]
 NodeState = Literal["up", "starting", "absent", "broken", "surplus"]
 HostRole = Literal["control plane", "worker"]
 HostState = Literal["ready", "not ready", "not joined", "unreachable"]
-# The hint of an error about an image that a host has pulled and cannot run.
+# The hint for an image that a host has pulled but cannot run.
 LINT = "See what is wrong with it: trainyard image.lint"
 
 
 @dataclass(frozen=True)
 class Traits:
-    """The traits of a backend: code outside of backends asks these, never the backend's name.
+    """The traits of a backend; code outside of backends never depends on a backend's name.
 
-    `makes_nodes`: False where the nodes are another user's, and Trainyard only uses them.
+    `makes_nodes`: False where another user owns the nodes, and Trainyard only uses them.
     `pushed_image`: the command to run after `image.push`; "" where nodes run no images.
-    `leaves`: text for what `cluster.down` without --purge leaves, as other clusters may use it.
-    `joins_hosts`: the cluster file lists hosts that join. `cluster.up --remove` takes out the
+    `leaves`: names what only `cluster.down --purge` removes, because other clusters may use it.
+    `joins_hosts`: the cluster file lists hosts that join the cluster. `cluster.up --remove` removes
     hosts that the file no longer lists.
     `has_leash`: its clusters can have a leash, a timer that removes an idle or expired cluster.
-    `has_regions`: its clusters may be in cloud regions that no file and no record here names.
-    `nodes_pull`: its nodes pull images from a registry, as images are built on another machine.
-    `grows`: it can ask for more machines while jobs run, for groups with `min` and `max`.
-    `gpus_here`: the most GPUs that nodes can have as processes of this machine; None: no limit.
-    `waits`: the file's key for how long to wait for machines that are added automatically; "" where
-    none are.
+    `has_regions`: its clusters are in cloud regions, which `cluster.list` can search.
+    `nodes_pull`: its nodes pull images from a registry.
+    `grows`: groups with `min` and `max` get more machines while jobs run.
+    `gpus_here`: this machine's GPUs where nodes are its processes; None: no limit.
+    `waits`: the file's key for the deadline of machines that are added automatically, or "".
     `flags`: flags of cluster.up and cluster.down that no other backend reads.
-    `storage_stays`: True where a cluster of this file keeps outputs and checkpoints on storage
-    that is not its own, and that outlives `cluster.down`.
+    `storage_stays`: whether the cluster keeps outputs and checkpoints on storage that outlives
+    `cluster.down`.
     """
 
     makes_nodes: bool = True
@@ -63,10 +62,9 @@ class Traits:
 class Wishes:
     """The flags of `cluster.up` and `cluster.down`; none of them can be a key of the cluster file.
 
-    `recreate`: replace the head, and with it the cluster. `remove`: take out the hosts that the
-    file no longer names; `force`: even those that cannot be reached. `adopt`: make this user the
-    owner of another user's cluster of this name. `keep_disks`: keep the nodes' disks when the
-    cluster is removed.
+    `recreate`: replace the head, and with it the cluster. `remove`: remove the hosts that the file
+    no longer names; `force`: even unreachable ones. `adopt`: make this user the owner of another
+    user's cluster of this name. `keep_disks`: keep the nodes' disks when the cluster is removed.
     """
 
     recreate: bool = False
@@ -80,10 +78,9 @@ class Wishes:
 class Site:
     """The inputs of a backend other than the cluster file: places on this machine, and the flags.
 
-    `state` is the directory of the cluster's record. `backend` is the name in that record: a
-    backend may call another backend's functions for its own clusters. `source` is the cluster
-    file's path. `overrides` are the values of `--set`, as typed. `directory` contains the user's
-    own images/.
+    `state` is the directory of the cluster's record. `backend` is the name in that record, as one
+    backend may call another backend's functions. `source` is the cluster file's path. `overrides`
+    are the values of `--set`, as typed. `directory` contains the user's own images/.
     """
 
     state: Path
@@ -108,8 +105,8 @@ class Site:
 class NodeStatus:
     """The present state of one node.
 
-    `detail` is the reason for any state but "up". `instance` holds what the cloud says about the
-    node's machine. `is_pulling`: the backend has seen that the node's image is being pulled.
+    `detail` is the reason for any state but "up". `instance` is the cloud's description of the
+    node's machine. `is_pulling`: the node's image is being pulled.
     """
 
     name: str
@@ -149,10 +146,10 @@ class HostStatus:
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault that `cluster.doctor` found, or that will come: its subject, effect and remedy.
+    """A present or future fault that `cluster.doctor` found: its subject, effect and remedy.
 
-    `step` repairs the fault; None where only a person or another command can. `then` are steps to
-    do after `step`: before, it is not known whether they are needed.
+    `step` repairs the fault; None if only a person or another command can. `then` are steps whose
+    need is known only after `step`.
     """
 
     subject: str
@@ -167,8 +164,8 @@ class LeashStatus:
     """A leash: a timer that removes a cluster after `idle` seconds without a job, or at `deadline`.
 
     `deadline` and `since` are in Unix seconds. `idle` or `deadline` may be None: no such limit.
-    Idle time counts from the end of the last job, before the first job from `since`. `problem`:
-    why the leash could not remove the cluster now; "" if it could.
+    Idle time starts at the end of the last job; before the first job, at `since`. `problem` says
+    why the leash cannot remove the cluster; "" if it can.
     """
 
     idle: float | None
@@ -181,12 +178,12 @@ class LeashStatus:
 class ClusterStatus:
     """The present state of a cluster.
 
-    `hosts` asks every host below the nodes; one that is down delays the answer by a timeout.
-    `differences` are the drift from the cluster file, as far as reading alone shows it. `owner` is
-    "" where the backend does not know the owner. `gcs` is the address (host:port) of Ray's GCS,
-    None where this machine cannot reach it. `token` is the dashboard's token. `token_file` is the
-    local file with it; `token_command` prints a token that is stored in the cluster. `tunnel` is as
-    in Endpoint. `remark` is shown in every state.
+    `hosts` queries every host below the nodes; a host that is down delays the answer by a timeout.
+    `differences` are the drift from the cluster file that read-only queries find. `owner` is "" if
+    unknown. `gcs` is the address (host:port) of Ray's GCS, None where this machine cannot reach
+    it. `token` is the dashboard's token. `token_file` is the token's local file; `token_command`
+    prints a token that is stored in the cluster. `tunnel` is as in Endpoint. `remark` is shown in
+    every state.
     """
 
     name: str
@@ -230,7 +227,7 @@ class OthersCluster:
 
 @dataclass(frozen=True)
 class FoundCluster:
-    """A cluster made by Trainyard that an outside system lists; its file may be elsewhere.
+    """A cluster that Trainyard made and an outside system lists; its file may be elsewhere.
 
     `flags` are the flags of cluster.* that select this cluster: "--set kuberay.namespace=team".
     """
@@ -245,9 +242,9 @@ class FoundCluster:
 class Discovered:
     """The answer of `discover`.
 
-    `locations` and `problems` are by the names of the given clusters: where each cluster is, and
-    why one cannot be asked. `others` are found clusters that are none of the given ones. `remarks`
-    name places that could not be searched.
+    The keys of `locations` and `problems` are the given clusters' names: where each cluster is, or
+    why it cannot be queried. `others` are the found clusters that were not given. `remarks` name
+    places that could not be searched.
     """
 
     locations: Mapping[str, str] = field(default_factory=dict)
@@ -283,7 +280,6 @@ class Verified:
 
     @property
     def error(self) -> TrainyardError | None:
-        """Return the first error of a host; None if every host ran the image."""
         for host in self.hosts:
             if host.error:
                 return host.error
@@ -295,12 +291,11 @@ _Of = Callable[[ClusterSpec, Site], Found]
 
 
 class DownSteps(Protocol):
-    """Return the steps that remove the cluster and prove it; the last step deletes its record.
+    """Return the steps that remove the cluster; the last step deletes its record.
 
-    The steps must also remove a half-made cluster, and one whose file was edited since: the record
-    decides, not the file. With `purge` they also remove what the trait `leaves` names. If other
-    users need that, the stage raises before anything is removed. Only a backend with the trait
-    `leaves` is called with `purge`.
+    The steps follow the record, not the file: they also remove a half-made cluster, and one whose
+    file has changed. With `purge` they also remove what the trait `leaves` names, or raise before
+    any change if other users need it. Only a backend with the trait `leaves` gets `purge`.
     """
 
     def __call__(
@@ -317,7 +312,7 @@ class Verify(Protocol):
 
 
 class Logs(Protocol):
-    """Yield the last lines of the nodes' own log files; with `follow`, also lines added later.
+    """Yield the last lines of the nodes' log files; with `follow`, also lines added later.
 
     `node` selects one node or host; "" means all.
     """
@@ -328,9 +323,9 @@ class Logs(Protocol):
 
 
 class Shell(Protocol):
-    """Return the words of a local program that opens a shell on a node or host.
+    """Return the local command that opens a shell on a node or host.
 
-    With a `command` the program runs that there instead. `terminal`: allocate a terminal there.
+    A `command` runs there instead of a shell. `terminal`: allocate a terminal there.
     """
 
     def __call__(
@@ -339,7 +334,7 @@ class Shell(Protocol):
 
 
 class Discover(Protocol):
-    """Search the places of the given clusters and records for further clusters (`cluster.list`).
+    """Search where the given clusters and records are for further clusters (`cluster.list`).
 
     `states` are the record directories of clusters that have no file here. A backend that
     `has_regions` also searches `region`; "all" means every region.
@@ -357,7 +352,7 @@ class Discover(Protocol):
 
 
 def answers_nothing(spec: ClusterSpec, site: Site) -> list[Any]:
-    """Return []: the backend has no documents, no findings, or nothing that costs money."""
+    """Return []: the backend has no documents or findings, or costs no money."""
     return []
 
 
@@ -368,7 +363,7 @@ def finds_nothing(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Return an empty answer: this backend's clusters are found only by records on this machine."""
+    """Return an empty answer: only records on this machine find this backend's clusters."""
     return Discovered()
 
 
@@ -378,8 +373,8 @@ def has_no_shell(
     """Raise RequestError: the nodes are processes here, or belong to another user."""
     raise RequestError(
         f"cluster {spec.name} ({site.backend}) has no nodes on which a shell could be started",
-        hint="Its nodes are processes of this machine, or another user's: open a shell on their "
-        "machine yourself. Their ports need no tunnel.",
+        hint="Open a shell on the nodes' machine yourself: the nodes are processes of this machine, "
+        "or belong to another user. Their ports need no tunnel.",
     )
 
 
@@ -394,15 +389,14 @@ def runs_no_images(spec: ClusterSpec, site: Site, *, report: Callable[[str], Non
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """A way to have a cluster: the functions of its module; each of the last six has a default.
+    """The traits and functions of one backend; the last six functions have defaults.
 
-    `up_steps` make the cluster match its file, `down_steps` remove it. Both return their list
-    without asking another machine: steps that need an outside system's answers are in a Stage,
-    which is expanded later. `status` asks for the cluster's present state. `connect` returns the
-    dashboard's endpoint, and raises NotReadyError without a running head. `documents` are what an
-    outside system would get to make the cluster, without secrets. `diagnose` looks for faults of
-    hosts and operators, also before the cluster exists, and changes nothing. `billed` names each
-    running part of the cluster that costs money.
+    `up_steps` make the cluster match its file, `down_steps` remove it. Both return at once: steps
+    that need an outside system's answers are in a Stage, which is expanded later. `status` queries
+    the cluster's present state. `connect` returns the dashboard's endpoint, and raises
+    NotReadyError without a running head. `documents` are the manifests that make the cluster,
+    without secrets. `diagnose` finds faults of hosts and operators, also before the cluster exists,
+    and changes nothing. `billed` names each running part of the cluster that costs money.
     """
 
     traits: Traits
@@ -430,7 +424,7 @@ class UnknownNodeError(RequestError):
 def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
     """Return the entry of the node with this name.
 
-    Raises UnknownNodeError that lists the known names, or NotReadyError if no node is known.
+    Raises UnknownNodeError with the known names, or NotReadyError if no node is known.
     """
     if not known:
         raise not_up(cluster)
@@ -443,7 +437,7 @@ def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
 
 
 def shell_words(command: str) -> list[str]:
-    """Return the words to run in a container: bash with this command line; for "" a bash alone."""
+    """Return the bash command for a container; an empty `command` opens an interactive bash."""
     if command:
         return ["bash", "-c", command]
     return ["bash"]

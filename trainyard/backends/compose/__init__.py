@@ -24,8 +24,7 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
-# The engine answers a removal before the container's last file is closed, which may take seconds on
-# a busy disk.
+# On a busy disk the engine closes a container's last file seconds after it answers the removal.
 GONE_SECONDS = 30.0
 
 
@@ -37,7 +36,7 @@ def up_steps(spec: ClusterSpec, site: Site) -> list[Stage]:
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Stage | Step]:
     return [
         Stage("docker-host", "Look at the Docker host", expand=lambda: _removals(spec, site)),
-        forget_step(site.state, title="Remove the token, and what was written down"),
+        forget_step(site.state, title="Remove the token and the record"),
     ]
 
 
@@ -118,7 +117,7 @@ def _removals(spec: ClusterSpec, site: Site) -> list[Step]:
     ]
 
 
-# There are no `documents`: Docker Compose's document is generated for each command, and of no use
+# `documents` are missing: Docker Compose's document is generated for each command, and useless
 # elsewhere.
 BACKEND = Backend(
     traits=Traits(pushed_image="image.verify", grows=False),

@@ -26,7 +26,7 @@ TOKEN_FILE = "/run/secrets/trainyard-token"  # noqa: S105
 
 
 def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
-    """Return the plan with the settings that only this backend has: /dev/shm, outputs, mounts."""
+    """Add the settings that only this backend has to a plan: /dev/shm, outputs, mounts."""
     section = spec.compose
     shm_size, object_store = ray_nodes.shared_memory(plan.memory, section.shm_size)
     mounts = {}
@@ -51,7 +51,7 @@ def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
 def _unusual(section: ComposeSection) -> dict[str, str]:
     """Return the settings that differ from their defaults.
 
-    Defaults are left out, so that a node made by an older Trainyard, without the key, is no drift.
+    A node that an older Trainyard recorded without these keys must show no drift.
     """
     settings = {}
     if section.limits:
@@ -71,7 +71,7 @@ def document(
     logging: Mapping[str, Any],
     of_root: Collection[str],
 ) -> str:
-    """Render Docker Compose's document; each node's label has its plan, to find drift later.
+    """Render Docker Compose's document; a label of each node has its plan, to find drift later.
 
     `logging` is the log driver for nodes if the file names none. `of_root` are the images whose
     user is root.
@@ -123,14 +123,14 @@ def _node(
     if not plan.gpu_ids:
         hidden = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
-    # A user other than root has no capabilities, and with them dropped cannot gain any. Root keeps
-    # Docker's defaults: without them it could not read other users' files.
+    # A user other than root has no capabilities, and must not gain any. Root keeps Docker's
+    # defaults, which it needs to read other users' files.
     dropped = []
     if spec.compose.hardened and plan.others["image"] not in of_root:
         dropped = ["ALL"]
 
-    # Workers start after the head: they look its name up, and a worker that is older than its head
-    # would belong to a former one.
+    # Workers start after the head: they resolve its name, and a worker that is older than its head
+    # would belong to a former head.
     after = ["head"]
     ports = []
     if plan.is_head:
@@ -188,7 +188,7 @@ def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
 
 
 def _health(plan: NodePlan) -> list[str]:
-    """Return a node's health check, in bash: Python every 10 s would cost more than idle Ray."""
+    """Return a node's health check in bash; Python every 10 s would cost more than idle Ray."""
     port = AGENT_PORT
     path = "/api/local_raylet_healthz"
     if plan.is_head:
@@ -204,8 +204,8 @@ def _health(plan: NodePlan) -> list[str]:
 def _secrets(spec: ClusterSpec) -> dict[str, Any]:
     if spec.auth == "none":
         return {"mounted": [], "sources": {}}
-    # The image's user is not known, and must be able to read the token. The container has no other
-    # user.
+    # The image's user is unknown and must be able to read the token, so its mode is open to all.
+    # The container has no other user.
     mounted = {"source": "token", "target": TOKEN_FILE, "mode": "0444"}
     return {"mounted": [mounted], "sources": {"token": {"environment": TOKEN_VARIABLE}}}
 

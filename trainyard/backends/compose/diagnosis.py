@@ -16,7 +16,7 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.wording import counted
 
 # Docker restarts a container that ends, each time after a longer wait. One or two restarts may be
-# chance; from this many on the node counts as broken.
+# chance; after this many the node is broken.
 RESTARTS = 3
 TAIL_LINES = 12
 _ANOTHER_NAME = "your cluster another name (`name:` in its file)"
@@ -41,7 +41,7 @@ RULES = (
     ),
     Rule(
         r"executable file not found|no such file or directory",
-        "there is no `{program}` that can be run in the image {image}",
+        "the image {image} has no `{program}` that can be run",
         hint="What is wrong with it: trainyard image.lint",
         error=PrerequisiteError,
     ),
@@ -54,7 +54,7 @@ RULES = (
     ),
     Rule(
         r"network (?P<network>\S+) was found but has incorrect label",
-        "a network that this cluster did not make has the name of its own: {network}",
+        "a network that this cluster did not make has its network's name: {network}",
         hint="See what it is: docker network inspect {network}. Remove it (docker network rm), or "
         f"give {_ANOTHER_NAME}.",
         error=RequestError,
@@ -71,9 +71,9 @@ RULES = (
 def explained(
     *, image: str, program: str = "ray", error: type[TrainyardError] | None = None
 ) -> Iterator[None]:
-    """Replace an OutsideError of the block by the cause that a rule knows, if one does.
+    """Replace the block's OutsideError by the cause that a rule finds, if any.
 
-    It is raised as the class `error`, if given, else as the rule's class.
+    The cause is raised as the class `error` if given, else as the rule's class.
     """
     try:
         yield
@@ -91,7 +91,7 @@ def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
     return OutsideError(
         ended(name, lines[-TAIL_LINES:], code=container.exit_code),
         where=f"container {container.name}",
-        hint="Is Ray in the image, and does it work there? `trainyard image.lint` says.",
+        hint="Check whether Ray works in the image: trainyard image.lint",
     )
 
 

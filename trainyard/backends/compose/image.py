@@ -26,7 +26,7 @@ from trainyard.steps import YES, Answer, Step, no
 PULL_SECONDS = 2 * 3600.0
 # `import ray` reads thousands of files of an image that was just unpacked.
 RUN_SECONDS = 180.0
-# The image's own entry point is replaced, as it is for nodes.
+# Nodes replace the image's entry point too.
 PROGRAM = ("python",)
 ASK = ("-c", "import ray; print(ray.__version__)")
 Report = Callable[[str], None]
@@ -35,7 +35,7 @@ Report = Callable[[str], None]
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
     """Return the step that pulls the image in the background; its detail shows the progress."""
     begun: list[Future[None]] = []
-    details = deque(["it is not there"], maxlen=1)
+    details = deque(["the host does not have it"], maxlen=1)
 
     def pull() -> None:
         # The pull needs a connection of its own: `done` uses `engine` at the same time.
@@ -43,8 +43,8 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
             _pull(own, image, details.append)
 
     def done() -> Answer:
-        # This must come before the engine is asked: if the pull has ended here, the engine's answer
-        # already shows its result.
+        # Read before the engine is asked, so that the engine's answer shows the result of a pull
+        # that has ended here.
         ended = [pulling.result() for pulling in begun if pulling.done()]
         if docker_images.inspect(engine, image.reference):
             return YES
@@ -95,7 +95,7 @@ def _verified(engine: Engine, image: PinnedImage, report: Report) -> HostResult:
 def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
     """Pull the image and run it once; return its version of Ray, as `ray 2.9.0`.
 
-    Raises an error if it cannot be pulled or run, or has another version.
+    Raises an error if the image cannot be pulled or run, or has another version.
     """
     if image.digest is None and not image.remark:
         raise PrerequisiteError(

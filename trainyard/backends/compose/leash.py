@@ -22,10 +22,7 @@ _TIME = TypeAdapter(datetime)
 
 
 def observe(engine: Engine, cluster: str) -> LeashStatus | None:
-    """Ask the engine for the leash's container; return its settings, and a problem if it has one.
-
-    Returns None without the container.
-    """
+    """Ask the engine for the leash's container; return the leash, or None without a container."""
     container = docker_containers.container(engine, naming.container(cluster, "leash"))
     if container is None or naming.LEASH not in container.labels:
         return None
@@ -42,10 +39,10 @@ def observe(engine: Engine, cluster: str) -> LeashStatus | None:
 def start(
     engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner: str, token: str | None
 ) -> None:
-    """Start the leash's container; an existing one is removed first.
+    """Replace the leash's container.
 
     The container runs as root with the engine's socket, which gives it power over the whole host.
-    So no job runs in it, and it listens on no port.
+    So no job runs in the container, and no port is open.
     """
     name = naming.container(cluster, "leash")
     labels = naming.common(cluster, owner)
@@ -68,7 +65,7 @@ def start(
         docker=target,
     )
 
-    # The path of the socket on the engine's host. On another host it is assumed to be the default.
+    # The socket's path on the engine's host. Another host is assumed to use the default path.
     socket = SOCKET
     if engine.is_here:
         socket = engine.address.removeprefix("unix://")

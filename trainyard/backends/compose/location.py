@@ -17,9 +17,9 @@ from trainyard.spec.cluster import ClusterSpec
 
 
 def write(site: Site, engine: Engine) -> None:
-    """Record a cluster's Docker host and owner, by which later commands find the cluster.
+    """Record a cluster's Docker host and owner, so that later commands find the cluster.
 
-    By then the cluster file, $DOCKER_HOST or this machine's host name may have changed.
+    Meanwhile the cluster file, $DOCKER_HOST or this machine's host name may change.
     """
     record = {"docker": engine.address, "owner": owner(site)}
     write_cluster(site.state, site.backend, record)
@@ -34,7 +34,7 @@ def owner(site: Site) -> str:
 
 
 def connect(spec: ClusterSpec, site: Site) -> Engine:
-    """Connect to the engine of the recorded Docker host, else of the file's.
+    """Connect to the engine on the recorded Docker host, or without a record on the file's.
 
     Raises PrerequisiteError if the engine does not answer, and RequestError if another user has a
     cluster of this name there.
@@ -59,15 +59,15 @@ def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
     desired = _desired_address(spec, site)
     if record and record["docker"] != desired:
         raise RequestError(
-            f"cluster {spec.name} is on the Docker host {record['docker']}; now {desired} is "
-            "asked for",
+            f"cluster {spec.name} is on the Docker host {record['docker']}; this command asks for "
+            f"{desired}",
             where=str(site.source) if site.source else None,
             hint="Remove it there first: trainyard cluster.down",
         )
 
 
 def refuse_taken_volume(spec: ClusterSpec, site: Site, engine: Engine) -> None:
-    """Raise RequestError if the outputs volume's name is taken by a volume of another owner.
+    """Raise RequestError if another owner's volume has the name of the outputs volume.
 
     Docker would silently use that volume; it rejects only containers and networks of the same name.
     """
@@ -79,7 +79,7 @@ def refuse_taken_volume(spec: ClusterSpec, site: Site, engine: Engine) -> None:
 def _refuse_foreign(
     spec: ClusterSpec, site: Site, everything: Iterable[Container | Labelled]
 ) -> None:
-    """Raise RequestError if one of these things is of another cluster or another owner."""
+    """Raise RequestError if one of these objects belongs to another cluster or owner."""
     we = owner(site)
     for thing in everything:
         cluster = thing.labels.get(naming.CLUSTER)

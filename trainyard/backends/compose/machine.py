@@ -14,7 +14,7 @@ from trainyard.backends.contract import LeashStatus
 from trainyard.backends.shared import ray_nodes
 from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import TAIL_LINES, LogFile, ray_files
-from trainyard.backends.shared.ray_nodes import NodePlan, Room, fingerprint
+from trainyard.backends.shared.ray_nodes import Capacity, NodePlan, fingerprint
 from trainyard.backends.shared.single_host import Machine, ObservedNode
 from trainyard.errors import NotReadyError, OutsideError, TrainyardError
 from trainyard.images.resolve import PinnedImage
@@ -37,7 +37,7 @@ class DockerHost(Machine):
     """A Docker host: a node is a container.
 
     `image` is the desired image of the head, `images` those of groups with another image. If
-    `image` is None, as for a status, a group's desired image is the one that it runs.
+    `image` is None, as for a status, each group's running image is the desired one.
     """
 
     engine: Engine
@@ -65,10 +65,10 @@ class DockerHost(Machine):
             gpu_ids = nvidia.gpu_ids(self.engine)
 
         # Ray's own share of a machine's memory is 70 %.
-        room = Room(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, gpu_ids)
+        capacity = Capacity(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, gpu_ids)
         host = f"the Docker host ({self.engine.host})"
         plans = ray_nodes.node_plans(
-            self.spec, room, may_simulate=section.simulated_gpus, machine=host
+            self.spec, capacity, may_simulate=section.simulated_gpus, machine=host
         )
 
         return tuple(desired.in_a_container(plan, self.spec) for plan in plans)
@@ -77,7 +77,7 @@ class DockerHost(Machine):
     def plans(self) -> tuple[NodePlan, ...]:
         """Return the plan of every node, with image and token.
 
-        It is not cached, since the token may be made between two calls.
+        Plans are not cached: the token may be made between two calls.
         """
         token = "none"  # noqa: S105
         if self.token and self.spec.auth == "token":
@@ -114,7 +114,7 @@ class DockerHost(Machine):
     def address(self) -> str | None:
         """Return the dashboard's URL on this machine; None if no head runs.
 
-        To an engine over SSH, it leads through a tunnel of this process.
+        For an engine over SSH, the URL leads through a tunnel of this process.
         """
         port = self._published(desired.DASHBOARD_PORT)
         if port is None:
@@ -122,18 +122,18 @@ class DockerHost(Machine):
         return f"http://{LOOPBACK}:{port}"
 
     def ray_address(self) -> str:
-        """Return Ray Client's address on this machine; to an engine over SSH, through a tunnel."""
+        """Return Ray Client's address on this machine, through a tunnel for an engine over SSH."""
         if self.address() is None:
             raise contract.not_up(self.spec.name)
         port = self._published(ray_nodes.client_port(self.spec.head))
         if port is None:
             what = f"the head of cluster {self.spec.name} publishes no port for Ray Client"
-            hint = "It was made with another port: trainyard cluster.up --recreate"
+            hint = "The cluster was made with another port: trainyard cluster.up --recreate"
             raise NotReadyError(what, hint=hint)
         return f"ray://{LOOPBACK}:{port}"
 
     def _published(self, inside: int) -> int | None:
-        """Return the port of this machine that leads to port `inside` of the head.
+        """Return the port of this machine for port `inside` of the head.
 
         None if the head does not run, or does not publish that port.
         """
@@ -164,7 +164,7 @@ class DockerHost(Machine):
     def start(self, missing: Sequence[str]) -> None:
         """Make and start every missing container.
 
-        Before a missing head starts, the outputs volume is opened to every user in a container.
+        Before a missing head starts, every user in a container gets access to the outputs volume.
         """
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
         location.write(self.site, self.engine)
@@ -193,8 +193,7 @@ class DockerHost(Machine):
             image = self.image.name
         with diagnosis.explained(image=image):
             compose("create")
-            # A new volume belongs to root. It is opened before the head starts, so that no program
-            # runs while it cannot write there.
+            # A new volume belongs to root. Once the head runs, programs must be able to write there.
             if "head" in missing:
                 docker_containers.open_directory(
                     self.engine, naming.container(spec.name, "head"), spec.compose.outputs
@@ -202,7 +201,7 @@ class DockerHost(Machine):
             compose("up", "--detach")
 
     def _of_root(self) -> frozenset[str]:
-        """Return the images whose user is root, and those that name no user or are unknown."""
+        """Return the images whose user is root, and those that this host lacks."""
         found = set()
         for reference in {plan.others["image"] for plan in self.plans}:
             facts = docker_images.inspect(self.engine, reference)
@@ -213,12 +212,11 @@ class DockerHost(Machine):
     def remove(self, names: Iterable[str]) -> None:
         """Remove the containers of these nodes.
 
-        If the head is not among them, they are stopped gracefully first, so that Ray notices their
-        end at once.
+        If the head stays, the containers first stop gracefully, so that Ray notices at once.
         """
         containers = {name: naming.container(self.spec.name, name) for name in names}
         if "head" not in containers:
-            # In parallel: a raylet needs seconds to end.
+            # A raylet needs seconds to end, so all containers stop in parallel.
             side_by_side(partial(docker_containers.stop, self.engine), containers.values())
         for container in containers.values():
             docker_containers.remove(self.engine, container)

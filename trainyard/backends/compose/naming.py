@@ -1,11 +1,11 @@
-"""Names and labels of a cluster's objects on its Docker host, by which later commands find them."""
+"""Names and labels of a cluster's objects on Docker, which later commands search for."""
 
 from __future__ import annotations
 
 CLUSTER = "io.trainyard.cluster"
 OWNER = "io.trainyard.owner"
 NODE = "io.trainyard.node"
-# The plan that a node was made from, as JSON.
+# A node's plan as JSON.
 PLAN = "io.trainyard.made-from"
 # The leash's settings as JSON, on the leash's container.
 LEASH = "io.trainyard.leash"

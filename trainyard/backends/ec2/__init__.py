@@ -15,7 +15,7 @@ from trainyard.steps import Stage, Step
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
-    """Return the stages of `up`: first what instances need in the account, then the instances."""
+    """Return the stages of `up`: the objects that instances need, then the instances."""
     locations.refuse_elsewhere(spec, site)
     location = locations.find(spec, site)
     return [
@@ -31,7 +31,7 @@ def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove everything with the cluster's tag.
 
-    With `--adopt`, instances of this name that plain `ray up` made get that tag first.
+    With `--adopt`, instances that plain `ray up` made for this name get the tag first.
     """
     locations.refuse_elsewhere(spec, site)
     location = locations.find(spec, site)
@@ -47,7 +47,7 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step |
 
 def verify(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> Verified:
     raise RequestError(
-        "instances pull the image as they start: there is nothing to verify before",
+        "instances pull the image as they start: it cannot be verified before",
         hint="trainyard cluster.up",
     )
 

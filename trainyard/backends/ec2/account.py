@@ -1,4 +1,4 @@
-"""Steps and inputs before a launch: AWS is asked, and what instances need is made or resolved."""
+"""Steps and inputs before a launch: objects in AWS that instances need are made or resolved."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ UNMADE = "sg-00000000"
 
 
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stage]:
-    """Ask AWS whether what the file names exists; return the steps that make what instances need.
+    """Check in AWS what the file names; return the steps that make what instances need.
 
-    The first step records where the cluster is. With --adopt, a step takes over instances of plain
-    `ray up`. Raises PrerequisiteError and RequestError for problems that prevent the cluster.
+    The first step records the cluster's location. With --adopt, a step takes over instances of
+    plain `ray up`. Raises PrerequisiteError and RequestError for problems that prevent the cluster.
     """
     locations.refuse_other_account(location)
     unchecked = preflight.steps(spec, site, location)
@@ -48,7 +48,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stag
 
 
 def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
-    """Return inputs from the file alone, without asking AWS: enough to check Ray's schema."""
+    """Return inputs from the file alone, without AWS: enough to check Ray's schema."""
     image = spec.image_of(naming.HEAD) or ""
     images = {}
     for group in spec.groups():
@@ -59,10 +59,7 @@ def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
 
 
 def adopt(location: Location) -> list[Step]:
-    """Ask AWS for untagged instances of this cluster's name; return the step that tags them.
-
-    Plain `ray up` made such instances. Returns [] if there are none.
-    """
+    """Return the step that tags this cluster name's instances of plain `ray up`; [] without any."""
 
     def untagged() -> list[str]:
         ids = []
@@ -97,15 +94,15 @@ def adopt(location: Location) -> list[Step]:
 
     count = counted(len(present), "instance")
     title = f"Take over {count} that Trainyard did not make: {named(present)}"
-    # Marked as disruptive, although it ends no node: so `up` and `down` change nothing while runs
-    # are in flight.
+    # The step ends no node. It is disruptive so that `up` and `down` change nothing while runs are
+    # in flight.
     return [Step("adopt", title, done, do, disruptive=True)]
 
 
 def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
-    """Ask AWS and the registry, and return what instances are launched with.
+    """Ask AWS and the registry for the inputs of a launch.
 
-    A cluster that runs keeps its AMIs and subnets, and its image if the registry does not answer.
+    A running cluster keeps its AMIs and subnets, and its image if the registry does not answer.
     """
     running = []
     if not site.wishes.recreate:
@@ -128,7 +125,7 @@ def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
         usable = questions.usable(spec, questions.subnets(spec, location.aws))
         subnets = sorted(subnet["SubnetId"] for subnet in usable)
 
-    # The head comes first in `running`; reversed, its AMI overwrites another of the same name.
+    # `running` begins with the head. Reversed, the head's AMI overwrites another of the same name.
     launched = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(running)}
     amis = questions.amis(spec, location.aws, launched)
     group = objects.security_group(location) or UNMADE
@@ -138,7 +135,7 @@ def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
 def sources(location: Location) -> list[str]:
     """Return the CIDR blocks that may use SSH: the file's, else this machine's address.
 
-    That is the address from which the instances see this machine, within the VPC or from outside.
+    The address is the one that instances see, within the VPC or from outside.
     """
     section = location.section
     if section.security_group or section.ssh_from:
@@ -154,7 +151,7 @@ def refuse_unknown_to_ray(document: dict[str, Any]) -> None:
     problems = ray_autoscaler.refused(document)
     if problems:
         raise RequestError(
-            "Ray does not accept what `ec2: {ray: ...}` adds to its cluster file",
+            "Ray rejects the cluster file with the additions of `ec2: {ray: ...}`",
             problems=problems,
             hint="Ray's documentation lists the keys: Cluster YAML Configuration Options.",
         )

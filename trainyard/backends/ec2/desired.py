@@ -1,4 +1,4 @@
-"""From Trainyard's cluster file to Ray's, for `ray up` and the autoscaler; pure."""
+"""Convert Trainyard's cluster file to Ray's, for `ray up` and the autoscaler; pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.units import GIB
 from trainyard.wording import named
 
-# Keys that are left out of fingerprints: they are paths on this machine, which may differ for the
-# same cluster. The content of the files is in the fingerprint.
+# Fingerprints leave out these keys, which are paths on this machine: another machine may have other
+# paths for the same cluster. The content of the files is in the fingerprint.
 _PLACES = ("auth", "file_mounts")
 # Keys whose change needs no new head: the autoscaler on a running head reads them from a new file.
 _OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
@@ -42,7 +42,8 @@ _WORDS = {
     "CPU": "cpus",
     "GPU": "gpus",
 }
-# Keys of a node type whose change needs no new workers: the autoscaler applies it to running ones.
+# Keys of a node type whose change needs no new workers: the autoscaler applies it to running
+# workers.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
 
@@ -63,9 +64,9 @@ class Group(NamedTuple):
 class Inputs:
     """The inputs of a launch that are not in the cluster file, mostly from the AWS account.
 
-    `amis` are EC2's descriptions of AMIs, by the file's names for them. `subnets` are ids of usable
-    subnets; () if the file names one. `image` is the head's reference by digest, "" where training
-    runs on the host. `images` are the references for groups with another image, by group.
+    `amis` are EC2's descriptions of AMIs, by their names in the file. `subnets` are ids of usable
+    subnets; () if the file names one. `image` is the head's reference by digest, "" without
+    containers. `images` are the references for groups with another image, by group.
     """
 
     location: Location
@@ -80,7 +81,6 @@ class Inputs:
 
 
 def groups(spec: ClusterSpec) -> dict[str, Group]:
-    """Return the head, and the groups of workers, by name."""
     by_name = {naming.HEAD: _group(spec, naming.HEAD, spec.head, least=1, most=1)}
     for worker in spec.workers:
         by_name[worker.name] = _group(
@@ -108,14 +108,14 @@ def _group(
 def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
     """Return the document for `ray up`: the rendered template, merged with `ec2.ray`.
 
-    Raises RequestError if a key of `ec2.ray` cannot be merged, adds a node type for which the file
-    has no group, or mounts a file that does not exist.
+    Raises RequestError if a key of `ec2.ray` cannot be merged, adds a node type without a group in
+    the file, or mounts a file that does not exist.
     """
     values = _values(spec, inputs)
     result = _with_additions(_rendered(values), spec.ec2.ray)
     unknown = sorted(result["available_node_types"].keys() - groups(spec).keys())
     if unknown:
-        # Instances of such types would not carry the cluster's tag, and `down` would not find them.
+        # Instances of such types would lack the cluster's tag, and `down` would miss them.
         raise RequestError(
             f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no "
             "group for",
@@ -178,7 +178,7 @@ def _provider(spec: ClusterSpec, location: Location) -> dict[str, Any]:
 
 
 def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document merged with `ec2.ray`; RequestError for file_mounts that do not exist."""
+    """Return the document merged with `ec2.ray`; RequestError if files to mount do not exist."""
     mounts = added.get("file_mounts")
     if not isinstance(mounts, dict):
         return _merged(made, added)
@@ -196,14 +196,14 @@ def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str,
 
 
 def _tag_types(document: Mapping[str, Any]) -> None:
-    """Add to each node type a tag with its own fingerprint, by which outdated workers are found."""
+    """Tag each node type with its fingerprint, which shows outdated workers."""
     for kind in document["available_node_types"].values():
         fixed = {key: value for key, value in kind.items() if key not in _OF_GROUPS}
         _instance_tags(kind).extend(naming.pairs({naming.NODE_FROM: _fingerprint(fixed)}))
 
 
 def node_from(document: Mapping[str, Any], group: str) -> str:
-    """Return the fingerprint in the tags of a group's instances; "" for an unknown group."""
+    """Return the fingerprint in the tags of a group's instances, or "" for an unknown group."""
     kind = document["available_node_types"].get(group)
     if kind:
         return naming.read(_instance_tags(kind))[naming.NODE_FROM]
@@ -219,7 +219,7 @@ def policy(name: str, role: str) -> str:
 def files(image: str) -> str:
     """Return the directory of token and variables on a node; `image` is "" without containers.
 
-    In a container it is not below the home directory, whose path Ray may guess wrong.
+    In a container, Ray may guess the home directory wrong, so the directory is elsewhere.
     """
     return "/run/trainyard" if image else "~/.trainyard"
 
@@ -227,12 +227,12 @@ def files(image: str) -> str:
 def environment(spec: ClusterSpec, image: str) -> str:
     """Return the text of the file that every shell on a node loads.
 
-    It exports Ray's settings, the cluster file's `env`, the token's path, and PATH.
+    The file exports Ray's settings, the cluster file's `env`, the token's path, and PATH.
     """
     variables = {"RAY_AUTH_MODE": "token", **ray_nodes.settings(), **spec.env}
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
-    # Ray runs commands in login shells, where /etc/profile replaces the image's PATH. In a
-    # container process 1 still has it.
+    # Ray runs commands in login shells, where /etc/profile replaces the image's PATH. Process 1 of
+    # a container still has the image's PATH.
     if image:
         path = "$(tr '\\0' '\\n' </proc/1/environ | sed -n 's/^PATH=//p')"
     else:
@@ -245,7 +245,7 @@ def environment(spec: ClusterSpec, image: str) -> str:
 def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
     """Return a head's tags: the fingerprints of the whole document, and of its `of_head` part.
 
-    Both also cover the environment's text.
+    Both fingerprints include the environment's text.
     """
     whole = {key: value for key, value in made.items() if key not in _PLACES}
     return {
@@ -262,7 +262,7 @@ def of_head(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(before: Any, after: Any, at: Sequence[str] = ()) -> Iterator[str]:
-    """Yield where two documents of a head differ, under the cluster file's keys where those exist.
+    """Yield where two documents of a head differ, by the cluster file's keys if possible.
 
     Tags are not compared. Long values are not shown.
     """
@@ -295,10 +295,10 @@ def _node(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
     resources = {"CPU": size.cpus, "memory": size.memory, "GPU": size.gpus, **size.resources}
     node = {
         "name": group.name,
-        # The head's numbers: Ray counts only workers here.
+        # Ray counts only workers here, so the head's numbers are 0.
         "min": 0,
         "max": 0,
-        # Ray takes the instance type's amount of a resource that is left out.
+        # For a resource that is left out, Ray takes the instance type's amount.
         "resources": {key: value for key, value in resources.items() if value is not None},
         "labels": {"ray.io/node-group": group.name, **size.labels},
         "idle": [],
@@ -315,7 +315,7 @@ def _node(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
 
 
 def _docker(inputs: Inputs, group: Group) -> list[dict[str, Any]]:
-    """Return a list with the group's own Docker section; [] if it needs none."""
+    """Return a list with the group's own Docker section, or []."""
     section: dict[str, Any] = {}
     if group.name in inputs.images:
         section["worker_image"] = inputs.images[group.name]
@@ -325,7 +325,7 @@ def _docker(inputs: Inputs, group: Group) -> list[dict[str, Any]]:
 
 
 def _registries(image: str) -> list[dict[str, str]]:
-    """Return a list with the image's registry if it is ECR, whose logins AWS gives; else []."""
+    """Return a list with the image's registry if AWS gives its login (ECR), else []."""
     registry = registry_of(image) if image else ""
     region = ecr.region(registry)
     if region:
@@ -334,14 +334,14 @@ def _registries(image: str) -> list[dict[str, str]]:
 
 
 def _start_options(size: Head | WorkerGroup) -> str:
-    """Return the file's own options of `ray start` for a group, quoted for a shell."""
+    """Return the options of `ray start` that the file gives a group, quoted for a shell."""
     return shlex.join(ray_nodes.own_arguments(size.ray_start))
 
 
 def _start_of_workers(spec: ClusterSpec) -> str:
-    """Return shell code that sets $@ to the options of the worker's own group; "" without options.
+    """Return shell code that sets $@ to the options of the worker's group; "" without options.
 
-    It is needed because the autoscaler has one start command for all groups.
+    The autoscaler has one start command for all groups, so that command must choose.
     """
     cases = []
     for group in spec.workers:
@@ -366,7 +366,7 @@ def _launch(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
         "KeyName": inputs.location.key_name,
         "IamInstanceProfile": {"Name": inputs.location.profile},
         "BlockDeviceMappings": [{"DeviceName": ami["RootDeviceName"], "Ebs": volume}],
-        # Two hops: a container is one hop further from the metadata service than its host.
+        # A container is one hop further from the metadata service than its host.
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
         "TagSpecifications": _tag_specifications(spec, inputs, group),
     }
@@ -383,7 +383,7 @@ def _launch(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
     else:
         config["SecurityGroupIds"] = [inputs.security_group]
         # Without these ids Ray would use all subnets of the VPC (aws/config.py, _configure_subnet),
-        # and would make a new head whenever those change.
+        # and would replace the head whenever the VPC's subnets change.
         config["SubnetIds"] = [*inputs.subnets]
 
     if group.spot:
@@ -411,7 +411,7 @@ def _tag_specifications(spec: ClusterSpec, inputs: Inputs, group: Group) -> list
 def _merged(made: dict[str, Any], added: Mapping[str, Any], at: str = "ec2.ray") -> dict[str, Any]:
     """Return a document with additions: mappings are merged, lists appended, other values replaced.
 
-    Raises RequestError where a mapping or list is to get a value of another type.
+    Raises RequestError if the addition to a mapping or list has another type.
     """
     result = deepcopy(made)
     for key, value in added.items():

@@ -22,32 +22,32 @@ _SET_UP = (
     "AMI. Then repeat the same command: it continues from here."
 )
 
-# {name} is the node. The line that matched is printed below the message.
+# {name} is the node. The error prints the line that matched below the message.
 RULES = (
     Rule(
         r"InsufficientInstanceCapacity|InsufficientHostCapacity|InsufficientReservedInstanceCapacity",
         "AWS has no {type} left in the zones that were tried",
-        "Try other zones (`ec2: {zones: [...]}`), another instance_type, or later; what was made "
-        "stays.",
+        "Try other zones (`ec2: {zones: [...]}`) or another instance_type, or repeat the command "
+        "later. What was made stays.",
     ),
     Rule(
         r"MaxSpotInstanceCountExceeded|VcpuLimitExceeded|InstanceLimitExceeded",
         "the account's quota does not allow so many instances",
-        "Ask for more (Service Quotas, `Running On-Demand Standard instances` or the one of the "
-        "type), or for fewer.",
+        "Ask AWS for a higher quota (Service Quotas, `Running On-Demand Standard instances` or the "
+        "type's quota), or use fewer instances.",
         error=PrerequisiteError,
     ),
     Rule(
         r"InvalidInstanceType\.NotFound|Instance type (?P<kind>\S+) is not available"
         r"|Unsupported.*instance type",
         "there is no such instance type in the region, or in this zone: {type}",
-        "List them: aws ec2 describe-instance-type-offerings. Correct `ec2: {instance_type: ...}`.",
+        "Correct `ec2: {instance_type: ...}`. The types: aws ec2 describe-instance-type-offerings",
         error=RequestError,
     ),
     Rule(
         "Invalid IAM Instance Profile",
         "EC2 does not know the instance profile (yet): a new one takes some seconds",
-        "In a minute repeat the same command: it continues.",
+        "Repeat the same command in a minute: it continues.",
     ),
     Rule(
         "InvalidAMIID",
@@ -65,8 +65,7 @@ RULES = (
     Rule(
         r"Unable to locate credentials|NoCredentialsError",
         "there are no AWS credentials on {name}",
-        "They come from its instance profile: does that have a role (`ec2: {instance_profile: "
-        "...}`)?",
+        "Does the node's instance profile have a role (`ec2: {instance_profile: ...}`)?",
         error=PrerequisiteError,
     ),
     Rule(
@@ -86,7 +85,7 @@ RULES = (
     Rule(
         r"node detected as terminated",
         "the instance of {name} was terminated while it was set up",
-        "If no user did that, AWS has taken a spot instance back, or a disk quota is full. Repeat: "
+        "If no user did that, AWS has reclaimed a spot instance, or a disk quota is full. Repeat: "
         "trainyard cluster.up",
     ),
     Rule(
@@ -131,7 +130,7 @@ def last(lines: Sequence[str]) -> str:
 
 
 def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -> Diagnosis | None:
-    """Return the cause of the first rule that matches a line of the last attempt, or None."""
+    """Return the cause of the first rule that matches the last attempt's lines, or None."""
     printed = _of_last_attempt(lines)
     for rule in RULES:
         for line in reversed(printed):
@@ -142,7 +141,7 @@ def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -
 
 
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
-    """Return the diagnosis for a set-up that failed without a known cause: its last lines."""
+    """Return the diagnosis of a failed set-up without a known cause: its last lines."""
     printed = [line for line in _of_last_attempt(lines) if not _NOISE.match(line)]
     tail = printed[-TAIL_LINES:] or ["(no output)"]
     text = textwrap.indent("\n".join(tail), "    ")
@@ -150,16 +149,14 @@ def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
 
 
 def with_lines(diagnosed: Diagnosis, lines: Sequence[str]) -> Diagnosis:
-    """Return a diagnosis whose message also lists these lines, each once."""
     distinct = dict.fromkeys(map(clean, lines))
     return replace(diagnosed, message="\n    ".join([diagnosed.message, *distinct]))
 
 
 def _of_last_attempt(lines: Sequence[str]) -> list[str]:
-    """Return the lines of the last attempt, up to where Ray gave it up.
+    """Return the lines of the last attempt, up to its failure.
 
-    After that point Ray prints a traceback of its own code, of which only the error message is
-    kept.
+    Ray then prints a traceback of its own code; only the traceback's error message is kept.
     """
     printed = [clean(line) for line in lines]
     ends = [index for index, line in enumerate(printed) if line == "New status: update-failed"]

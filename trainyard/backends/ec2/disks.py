@@ -1,4 +1,4 @@
-"""Disks that `cluster.down --keep-disks` keeps: another tag replaces their cluster's tag."""
+"""Disks that `cluster.down --keep-disks` keeps: the tag of kept disks replaces the cluster's tag."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from trainyard.wording import counted
 def steps(location: Location) -> tuple[Step, Step]:
     """Return two steps of `down --keep-disks`: one before the instances end, and one after.
 
-    The first makes the disks outlive their instances, and adds the tag of kept disks. The second
-    removes the cluster's tag. In between the disks have both tags, so that a later `down` without
-    --keep-disks still finds and removes them.
+    The first step makes the disks outlive their instances, and adds the tag of kept disks. The
+    second step removes the cluster's tag. In between, a `down` without --keep-disks still finds and
+    removes the disks.
     """
     aws = location.aws
 
@@ -29,7 +29,7 @@ def steps(location: Location) -> tuple[Step, Step]:
     def are_kept() -> Answer:
         left = [disk for disk in of_cluster() if naming.KEPT not in naming.read(disk["Tags"])]
         if left:
-            return no(f"they go with the cluster: {ids(left)}")
+            return no(f"they would be removed with the cluster: {ids(left)}")
         return YES
 
     def keep() -> None:
@@ -45,13 +45,13 @@ def steps(location: Location) -> tuple[Step, Step]:
 
     def release() -> None:
         volumes = of_cluster()
-        # Disks of an instance that was launched since the first step lack the tag.
+        # Instances launched after the first step have disks without the tag.
         _tag_kept(location, volumes)
         names = [volume["VolumeId"] for volume in volumes]
         aws.call("ec2", "delete_tags", Resources=names, Tags=[{"Key": naming.CLUSTER}])
 
     title = f"Keep {describe(aws, of_cluster() + kept(location), aws.region)}"
-    # Marked as disruptive, although it ends no node: so `down` changes nothing while runs are in
+    # The step ends no node. It is disruptive so that `down` changes nothing while runs are in
     # flight.
     keeping = Step("keep-disks", title, are_kept, keep, disruptive=True)
     title = "Take the disks out of the cluster"
@@ -79,7 +79,6 @@ def kept(location: Location) -> list[dict[str, Any]]:
 
 
 def remark(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:
-    """Return the remark about kept disks, with the command that removes one."""
     remove = f"aws ec2 delete-volume --region {region} --volume-id ID"
     return f"kept {describe(aws, volumes, region)}; to remove one: {remove}"
 

@@ -1,4 +1,4 @@
-"""Remove everything in the account with the cluster's tag, and poll until nothing has that tag."""
+"""Remove everything with the cluster's tag from the account, and poll until nothing is left."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trainyard.errors import LeftoverError, Problem, TrainyardError
 from trainyard.seams.aws import AwsError
 from trainyard.steps import Answer, Step, nothing
 
-# An instance shuts down, and releases its network interface, within a minute or two.
+# An instance shuts down and releases its network interface in one or two minutes.
 GONE_SECONDS = 600.0
-# The time before a second question for instances, and before a removal is tried again. EC2 is
+# The delay before instances are listed a second time, and before a removal is retried. EC2 is
 # eventually consistent: its first answer may lack a new instance.
 AGAIN_SECONDS = 1.0
-# AWS's error codes for a thing that cannot be removed yet because another still uses it.
+# AWS's error codes for a resource that cannot be removed while another one uses it.
 HELD = (
     "DependencyViolation",
     "VolumeInUse",
@@ -35,7 +35,7 @@ HELD = (
 
 
 class Kind(NamedTuple):
-    """One kind of thing in the account, by ids; `command ID` removes one by hand."""
+    """One kind of resource in the account; `command ID` removes one by hand."""
 
     noun: str
     listed: Callable[[], list[str]]
@@ -44,10 +44,10 @@ class Kind(NamedTuple):
     ends_nodes: bool = False
 
 
-# Further kinds that carry the tag, by EC2's names: the key of their ids, and a filter.
+# Other kinds of resources with the tag, by EC2's names: the key of their ids, and a filter.
 TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
     "volume": ("VolumeId", {}),
-    # Interfaces with another status belong to an instance, and end with it.
+    # An interface with another status belongs to an instance, and ends with that instance.
     "network_interface": ("NetworkInterfaceId", {"status": ["available"]}),
     "address": ("AllocationId", {}),
     "launch_template": ("LaunchTemplateId", {}),
@@ -59,8 +59,8 @@ TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
 def steps(location: Location, site: Site) -> list[Step]:
     """Ask AWS what exists; return the steps that remove it until nothing is left.
 
-    The head ends first, since it launches workers. Raises RequestError for a cluster in another
-    account, and for another owner's cluster, unless `--set name=` selects it.
+    The head ends first, because it launches workers. Raises RequestError for a cluster in another
+    account, and for another owner's cluster, unless `--set name=` selects that cluster.
     """
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}
@@ -85,7 +85,7 @@ def steps(location: Location, site: Site) -> list[Step]:
 
 
 def _stays(location: Location, site: Site) -> Iterator[Step]:
-    """Yield steps that name what is left on purpose: objects of `ray up`, disks kept earlier."""
+    """Yield steps that name what stays on purpose: objects of `ray up`, disks kept earlier."""
     if any(each.tags.get(naming.HEAD_FROM) == naming.RAY_UP for each in _existing(location)):
         text = (
             "key pair, security group and role that `ray up` made stay: they may be those of "
@@ -104,7 +104,7 @@ def _stay(noun: str, text: str) -> Step:
 
 
 def _naming_leftovers(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
-    """Call `do`; if it fails, raise LeftoverError with what is left and commands to remove it."""
+    """Call `do`; if it fails, raise LeftoverError with leftovers and the commands to remove them."""
     try:
         do()
     except TrainyardError as error:
@@ -114,8 +114,8 @@ def _naming_leftovers(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
                 left.append(Problem(f"{kind.noun} {name}", f"{kind.command} {name}"))
 
         hint = (
-            "Repeat the same command: it continues from here. Or remove each by its command, "
-            "in this order."
+            "Repeat the same command: it continues from here. Or run the commands above, in this "
+            "order."
         )
         raise LeftoverError(
             error.what, where=error.where, hint=hint, problems=tuple(left)
@@ -141,8 +141,8 @@ def _instances(location: Location, noun: str) -> Kind:
         return listed()
 
     def terminate(_: list[str]) -> None:
-        # All instances are terminated at once, so that workers need not wait for the head's end. A
-        # worker that the head launches until then is terminated by the workers' step.
+        # All instances are terminated at once, so that workers need not wait for the head's end.
+        # The workers' step terminates workers that the head launches meanwhile.
         ids = [instance.id for instance in _existing(location)]
         location.aws.call("ec2", "terminate_instances", InstanceIds=ids)
 
@@ -167,7 +167,7 @@ def _tagged(location: Location, tags: Mapping[str, str], kind: str) -> Kind:
 
     def remove(names: list[str]) -> None:
         for name in names:
-            # `find` ignores a thing that is gone: another `down`, or its instance's end, may have
+            # `find` ignores a missing resource: another `down`, or the instance's end, may have
             # removed it.
             _once_free(partial(location.aws.find, "ec2", f"{verb}_{kind}", **{key: name}))
 
@@ -199,7 +199,7 @@ def _role(location: Location) -> Kind:
 
 
 def _once_free(remove: Callable[[], object]) -> None:
-    """Retry `remove` while something uses what it removes; after GONE_SECONDS, raise AwsError."""
+    """Retry `remove` while the resource is in use; after GONE_SECONDS, raise AwsError."""
     deadline = time.monotonic() + GONE_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A cluster file of `ray up` on AWS -> a cluster file with the backend ec2.
+"""Convert a cluster file of `ray up` on AWS to a cluster file with the backend ec2.
 
 Keys that only Ray knows are kept below `ec2.ray`.
 """
@@ -17,7 +17,7 @@ from trainyard.spec.ec2 import OPEN, OPEN_BELOW, OPEN_IN_GROUPS
 # Ray's defaults (ray/autoscaler/aws/defaults.yaml).
 _HEAD_TYPE = "ray.head.default"
 _MAX_WORKERS = 2
-# Ray's examples set this port. It is dropped: nodes find it out from each other.
+# Ray's examples set this port. It is dropped, because nodes tell each other their ports.
 _OF_EXAMPLES = {"object-manager-port": "8076"}
 _EMPTY: tuple[object, ...] = (None, [], {})
 
@@ -45,12 +45,12 @@ def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     are_bound = all("max_workers" in kind for kind in types.values())
     if document.get("max_workers") is None and not are_bound:
         defaults["max_workers"] = _MAX_WORKERS
-        notes.append(f"max_workers is {_MAX_WORKERS} where the file says nothing, as Ray has it")
+        notes.append(f"max_workers is {_MAX_WORKERS} where the file has none, Ray's default")
 
     document = {**document, **defaults}
     head_type = str(document.get("head_node_type"))
     head = types.get(head_type, {})
-    # The head's type makes workers only if it sets one of these: Ray's default is none.
+    # The head's type makes workers only if it sets one of these: Ray's default is no workers.
     makes_workers = head.get("max_workers") or head.get("min_workers")
     if makes_workers and document.get("max_workers") != 0:
         name = f"{as_name(head_type.removeprefix('ray.'))}-workers"
@@ -69,7 +69,7 @@ def _refuse_other_files(document: Mapping[str, Any]) -> None:
             "existing."
         )
         raise RequestError(
-            f"the file is for {provider}, and instances are made on AWS alone", hint=hint
+            f"the file is for {provider}, but Trainyard makes instances only on AWS", hint=hint
         )
 
     if "available_node_types" in document:
@@ -77,21 +77,21 @@ def _refuse_other_files(document: Mapping[str, Any]) -> None:
 
     if document.keys() & {"head_node", "worker_nodes"}:
         hint = (
-            "Ray itself no longer accepts such a file: write available_node_types, as its "
-            "examples have them."
+            "Ray itself no longer accepts such a file: write available_node_types, as in Ray's "
+            "examples."
         )
     else:
         hint = (
-            "Without them, Ray chooses node types itself: write available_node_types, as its "
-            "examples have them."
+            "Without them, Ray chooses node types itself: write available_node_types, as in Ray's "
+            "examples."
         )
     raise RequestError("the file has no available_node_types", hint=hint)
 
 
 def _with_plain_network(kind: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node type whose single network interface is replaced by SubnetIds, SecurityGroupIds.
+    """Return a node type with SubnetIds and SecurityGroupIds instead of a single network interface.
 
-    A type with several interfaces, or with those keys already, is returned as it is.
+    A type with several interfaces, or with SubnetIds or SecurityGroupIds, is returned unchanged.
     """
     config = {**(kind.get("node_config") or {})}
     interfaces = config.get("NetworkInterfaces") or []
@@ -124,8 +124,7 @@ class _Conversion:
     def run(self) -> tuple[dict[str, Any], list[str]]:
         """Take all keys with a place in a cluster file; return its content, and the notes.
 
-        Each key that is left over becomes a note. Raises RequestError without a valid
-        head_node_type.
+        Each other key becomes a note. Raises RequestError without a valid head_node_type.
         """
         take = self._from.take
         written = str(take("cluster_name"))
@@ -147,7 +146,7 @@ class _Conversion:
         most = take("max_workers")
         total = sum(group.get("max", group.get("count", 0)) for group in workers)
         if most is not None and most < total:
-            self._notes.append(f"max_workers {most}: here each group has its own")
+            self._notes.append(f"max_workers {most}: here each group has its own maximum")
 
         for kind, group in zip(kinds, workers, strict=True):
             own_image = take("available_node_types", kind, "docker", "worker_image")
@@ -207,10 +206,7 @@ class _Conversion:
             self._ec2 |= {"key_name": key_name, "key_file": key_file}
 
     def _images(self) -> tuple[str | None, str | None]:
-        """Take Docker's settings, and return the images of head and workers.
-
-        An image is None if its nodes do not run in containers.
-        """
+        """Take Docker's settings; return the images of head and workers, None without containers."""
         take = self._from.take
         image = take("docker", "image")
         head = take("docker", "head_image")
@@ -221,7 +217,7 @@ class _Conversion:
         return head or image, workers or image
 
     def _in_all(self, key: str, *, at_most: int | None = None) -> Any:
-        """Take a value that is the same in all node types, and return it.
+        """Take and return a value that is the same in all node types.
 
         If the types differ, or a list has more than `at_most` items, take nothing and return None.
         """
@@ -246,7 +242,7 @@ class _Conversion:
 
         least = self._from.take("available_node_types", kind, "min_workers") or 0
         own_most = self._from.take("available_node_types", kind, "max_workers")
-        # At least one is set: `convert` has filled in Ray's default where both were missing.
+        # At least one is set: `convert` fills in Ray's default if both are missing.
         bounds = (own_most, self._from.see("max_workers"))
         most = min(bound for bound in bounds if bound is not None)
 
@@ -262,8 +258,8 @@ class _Conversion:
     def _group(self, kind: str, name: str) -> dict[str, Any]:
         """Return the keys that the head and worker groups share: resources and labels.
 
-        Settings of the instances (type, AMI, disk, spot) are put into `ec2.groups`, and keys that
-        only Ray knows into `ec2.ray`.
+        Puts settings of the instances (type, AMI, disk, spot) into `ec2.groups`, and keys that only
+        Ray knows into `ec2.ray`.
         """
         amounts = self._from.take("available_node_types", kind, "resources") or {}
         group, notes = resources(amounts, kind)
@@ -334,7 +330,7 @@ class _Conversion:
     def _started(self, key: str, name: str, groups: Sequence[dict[str, Any]]) -> None:
         """Move parameters of `ray start` from start commands into the groups' `ray_start`.
 
-        Trainyard starts Ray itself: a command that does more than that becomes a note.
+        Trainyard starts Ray itself, so a command that does anything else becomes a note.
         """
         options: dict[str, str] = {}
         for line in self._from.take(key) or []:
@@ -355,9 +351,9 @@ class _Conversion:
 
 
 def _of_ray_start(line: str) -> dict[str, str] | None:
-    """Return the parameters of `ray start` in a shell line; None if the line does more than that.
+    """Return the parameters of `ray start` in a shell line; None if the line has other commands.
 
-    `ray stop` and `ulimit -n` may be in the line: Trainyard does the same.
+    `ray stop` and `ulimit -n` may be in the line: Trainyard runs them too.
     """
     options: dict[str, str] = {}
     parts = commands(line)

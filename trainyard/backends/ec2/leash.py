@@ -1,4 +1,4 @@
-"""The leash of a cluster on EC2: a process on the head that ends the workers, then its own host."""
+"""The leash of a cluster on EC2: a process on the head that ends the workers, then the head."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.programs import Ran
 
 _DIRECTORY = "~/.trainyard-leash"
-# The leash's process locks the file `lock` as long as it lives, so that `flock` tells if it runs.
+# The leash's process locks the file `lock` while it lives, so that `flock` shows if it runs.
 _OBSERVE = f"""cd {_DIRECTORY} 2>/dev/null && cat settings 2>/dev/null || exit 0
 stat -c %Y settings; flock -n lock true && echo ended || echo running; grep -c '{HOLDS}$' log; tail -n 1 log"""
 _END = f"""mkdir -p -m 700 {_DIRECTORY} && cd {_DIRECTORY} && umask 077
 flock -n lock true || kill "$(cat pid)"
 flock -w 20 lock rm -f settings log || exit
 """
-# The leash needs a Python with boto3, which is found as in head_setup_commands.
+# The leash needs a Python with boto3, found in the same way as in head_setup_commands.
 _START = """for python in python python3; do "$python" -c "import boto3" 2>/dev/null && break; done
 printf '%s\\n' "${@: -1}" >settings
 (exec 9>lock; flock 9; echo $BASHPID >pid; exec setsid "$python" "$@") >log 2>&1 </dev/null &"""
@@ -53,7 +53,7 @@ def made(head: Instance | None) -> float | None:
 
 
 def observe(location: Location, head: Instance | None) -> LeashStatus | None:
-    """Ask the head by SSH for its leash; None without one, or if the head does not answer."""
+    """Ask the head by SSH for its leash; None without a leash, or if the head does not answer."""
     if head is None or head.state != "running":
         return None
 
@@ -74,7 +74,6 @@ def observe(location: Location, head: Instance | None) -> LeashStatus | None:
 
 
 def _start(location: Location, head: Instance, leash: LeashStatus) -> None:
-    """Start the leash's process on the head; one that runs is ended first."""
     files = desired.files(head.tags.get(naming.IMAGE, ""))
     target = {"region": location.aws.region, "tags": {naming.CLUSTER: location.name}}
     address = f"http://127.0.0.1:{nodes.DASHBOARD_PORT}"

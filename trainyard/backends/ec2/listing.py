@@ -19,13 +19,13 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.wording import counted, named
 
 AT_ONCE = 16
-# Resource types that end with their instance. Their tags may be listed some time longer, so these
-# types alone do not count as a cluster.
+# These resources end with their instance, but AWS may list their tags some time longer. Alone they
+# do not count as a cluster.
 _OF_INSTANCES = {"instance", "volume", "network-interface"}
 
 
 class Account(NamedTuple):
-    """One region of a profile's account; the profile None is the default one."""
+    """One region of a profile's account; None is the default profile."""
 
     profile: str | None
     region: str
@@ -44,8 +44,8 @@ def discover(
 ) -> Discovered:
     """Ask AWS for clusters with Trainyard's tag, in the regions of these clusters and records.
 
-    `region` adds that region, or every enabled one if it is "all". Returns where the given clusters
-    are, and the tagged clusters that are none of them.
+    `region` adds a region; "all" adds every enabled one. Returns where the given clusters are, and
+    the other tagged clusters.
     """
     places, problems = _places(clusters)
     default = environ.get("AWS_PROFILE")
@@ -65,7 +65,7 @@ def discover(
         if isinstance(answer, TrainyardError):
             there = [name for name, place in places.items() if place == account]
             problems |= dict.fromkeys(there, in_a_line(answer))
-            # If clusters are there, the list shows the problem in their rows.
+            # Rows of clusters in this region show the problem already.
             if not there:
                 remarks.append(f"EC2 in {account.region}: {in_a_line(answer)}")
             continue
@@ -85,7 +85,7 @@ def discover(
 def _places(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Account], dict[str, str]]:
-    """Return, by name, the account and region of each cluster, or why they are not known."""
+    """Return the clusters' accounts and regions by name, and by name why others are unknown."""
     places: dict[str, Account] = {}
     problems: dict[str, str] = {}
     for spec, site in clusters:
@@ -116,7 +116,7 @@ def _answers(
 def _everywhere(
     environ: Mapping[str, str], profiles: Sequence[str | None], region: str, remarks: list[str]
 ) -> Iterator[Account]:
-    """Yield each profile's account in the region, or, for "all", in every enabled region.
+    """Yield each profile's account in the region; for "all", in every enabled region.
 
     Two profiles of one account count once. An account that does not answer becomes a remark.
     """
@@ -150,7 +150,7 @@ def _ask(aws: Aws, region: str) -> Answer:
 def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
     """Yield each cluster whose tag AWS lists in a region.
 
-    A cluster without instances counts if other resources are left: a leash ends only instances.
+    A cluster without instances counts if other resources are left, as a leash ends only instances.
     """
     tags = aws.described("tags", {"key": [naming.CLUSTER]}, region=region)
     if not tags:

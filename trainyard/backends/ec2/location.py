@@ -18,7 +18,7 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.ec2 import Ec2Section
 from trainyard.steps import YES, Answer, Step, no
 
-# Variables that override AWS_PROFILE: they are removed where the cluster has a profile.
+# These variables override AWS_PROFILE, so they are removed if the cluster has a profile.
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
@@ -26,9 +26,9 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 class Location:
     """A cluster's place in AWS.
 
-    `state` is the directory of the cluster's record here. `owner` is this user's name as an owner.
-    `account` is the id of the AWS account that the cluster was made in; None before. `environ` has
-    AWS_PROFILE set to the cluster's profile, for boto3 and `ray up`.
+    `state` is the directory of the cluster's record. `owner` is this user's name as an owner.
+    `account` is the id of the cluster's AWS account; None before the cluster is made. `environ` has
+    the cluster's profile as AWS_PROFILE, for boto3 and `ray up`.
     """
 
     name: str
@@ -73,14 +73,14 @@ class Location:
         return self.state / "ray-up.log"
 
     def known_hosts(self, instance: str) -> Path:
-        """Return the path of an instance's own known_hosts: a later one may have its address."""
+        """Return the path of an instance's known_hosts; a later instance may reuse its address."""
         return self.state / "hosts" / instance
 
 
 def find(spec: ClusterSpec, site: Site) -> Location:
-    """Return the cluster's location as recorded, else as the file says, without asking AWS.
+    """Return the cluster's recorded location, or the file's without a record, without AWS.
 
-    Only a profile in the file takes precedence over the recorded one.
+    Only the file's profile takes precedence over the recorded profile.
     """
     record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region
@@ -99,7 +99,7 @@ def find(spec: ClusterSpec, site: Site) -> Location:
 def record_step(location: Location, site: Site) -> Step:
     """Return the step that records the cluster's location.
 
-    By the record, later commands find the cluster even if its file or the environment has changed.
+    Later commands then find the cluster even if its file or the environment has changed.
     """
 
     def facts() -> dict[str, Any]:
@@ -111,16 +111,16 @@ def record_step(location: Location, site: Site) -> Step:
         recorded = read_cluster(site.state, site.backend) or {}
         if facts().items() <= recorded.items():
             return YES
-        return no("it is not written down")
+        return no("the location is not recorded")
 
     def write() -> None:
         write_cluster(site.state, site.backend, facts())
 
-    return Step("record-location", "Write down where it is", is_recorded, write)
+    return Step("record-location", "Record the cluster's location", is_recorded, write)
 
 
 def write_mounted(location: Location, environment: str) -> None:
-    """Write the files that `ray up` copies to every node: variables, and a token if none exists."""
+    """Write the files that `ray up` copies to every node: variables, and a missing token."""
     location.mounted.mkdir(parents=True, exist_ok=True, mode=0o700)
     location.mounted.chmod(0o700)
     records.make_token(location.token_file)
@@ -128,7 +128,7 @@ def write_mounted(location: Location, environment: str) -> None:
 
 
 def refuse_elsewhere(spec: ClusterSpec, site: Site) -> None:
-    """Raise RequestError if the recorded region is not the one that the file names."""
+    """Raise RequestError if the recorded region is not the file's."""
     record = read_cluster(site.state, site.backend)
     if record and spec.ec2.region not in (None, record["region"]):
         raise RequestError(
@@ -141,7 +141,7 @@ def refuse_elsewhere(spec: ClusterSpec, site: Site) -> None:
 
 
 def refuse_other_account(location: Location) -> None:
-    """Ask AWS for the account of these credentials; RequestError if it is not the recorded one."""
+    """Ask AWS for the account of the credentials; RequestError if the recorded account differs."""
     if not location.account:
         return
 
@@ -151,18 +151,18 @@ def refuse_other_account(location: Location) -> None:
             f"cluster {location.name} is in the AWS account {location.account}; these "
             f"credentials are of {account}",
             where=f"profile {location.aws.profile}" if location.aws.profile else None,
-            hint="Use the profile, or the keys, that made it: AWS_PROFILE, AWS_ACCESS_KEY_ID.",
+            hint="Use the profile or keys that made the cluster: AWS_PROFILE, AWS_ACCESS_KEY_ID.",
         )
 
 
 def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
-    """Raise RequestError if these tags of a resource name another owner, or are not Trainyard's."""
+    """Raise RequestError if a resource's tags name another owner, or are not Trainyard's."""
     name = location.name
     if tags.get(naming.CLUSTER) != name:
         raise RequestError(
             f"a cluster {name} that Trainyard did not make is in this account and region",
-            hint="Give yours another name (`name:` in its file). To take that one over, and "
-            "remove it: trainyard cluster.down --adopt",
+            hint="Give yours another name (`name:` in its file). To take over and remove the "
+            "existing cluster: trainyard cluster.down --adopt",
         )
 
     maker = tags.get(naming.OWNER)
@@ -175,6 +175,6 @@ def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
         raise RequestError(
             f"cluster {name} was made by {maker}, where its key and its token are",
             where=f"you are {location.owner}",
-            hint="Use it there, or give yours another name (`name:` in its file). Runs there "
-            f"end, and their outputs are lost, if you remove it: {down}",
+            hint="Use that cluster there, or give yours another name (`name:` in its file). To "
+            f"remove that cluster, which ends its runs and loses their outputs: {down}",
         )

@@ -1,4 +1,4 @@
-"""Names and tags of a cluster's resources in AWS, by which later commands find them."""
+"""Names and tags of a cluster's resources in AWS, which later commands search for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 CLUSTER = "trainyard-cluster"
-# On kept disks, instead of the cluster's tag: the name of the cluster that had the disk.
+# On kept disks, instead of the cluster's tag: the name of the former cluster.
 KEPT = "trainyard-kept"
-# The owner: the user and the machine that made the cluster. Its key and its token are there.
+# The owner: the user and machine that made the cluster, and that have its key and token.
 OWNER = "trainyard-owner"
-# On the head, once Ray runs there: the fingerprint of the document that it was made from, and of
+# On the head, once Ray runs there: the fingerprints of the document that it was made from, and of
 # the part whose change needs a new head.
 MADE_FROM = "trainyard-made-from"
 HEAD_FROM = "trainyard-head-from"
@@ -19,8 +19,8 @@ RAY_UP = "ray up"
 # On every instance: the fingerprint of its group at the launch, and its image by digest.
 NODE_FROM = "trainyard-node-from"
 IMAGE = "trainyard-image"
-# On every instance, so that a running cluster keeps them: the AMI's name in the file, and the
-# subnets that were usable at the launch.
+# On every instance: the AMI's name in the file, and the subnets that were usable at the launch. A
+# running cluster keeps both.
 AMI = "trainyard-ami"
 SUBNETS = "trainyard-subnets"
 
@@ -48,7 +48,7 @@ def role(name: str, region: str) -> str:
 
 
 def node(group: str, instance: str) -> str:
-    """Return an instance's name as a Ray node, the same as in ray_autoscaler/cluster.yaml.j2."""
+    """Return the name of an instance's Ray node, as in ray_autoscaler/cluster.yaml.j2."""
     if group == HEAD:
         return HEAD
     return f"{group}-{instance[-8:]}"

@@ -28,10 +28,10 @@ from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, clean
 
 DASHBOARD_PORT = 8265
-# The autoscaler launches workers and sets them up. These are its log files on the head.
+# The autoscaler, which launches and sets up workers, has these log files on the head.
 AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
 TAIL_LINES = 1000
-# How the autoscaler prints a launch that EC2 rejected, one that succeeded, and a launch's group
+# The autoscaler's texts for a launch that EC2 rejected, a launch that succeeded, and a launch's group
 # (ray/autoscaler, aws/node_provider.py, v2/instance_manager).
 _LAUNCH = re.compile(r"Attempt failed|NodeLaunchException|Node Launch Exception|Failed to launch")
 _LAUNCHED = re.compile(r"Launched \d+ nodes")
@@ -49,7 +49,7 @@ def ray_client(location: Location, head: Instance, port: int) -> str:
 
 
 def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], str]:
-    """Ask Ray for the names of its nodes that are alive; the text says why there are none."""
+    """Ask Ray for the names of its living nodes; without any, the text may say why."""
     if head is None or head.state != "running":
         return frozenset(), "the head does not run" if head else ""
 
@@ -93,7 +93,7 @@ def _group_statuses(
 ) -> Iterator[NodeStatus]:
     """Yield the status of each instance of a group, then of each missing node.
 
-    `group` is None if the file has no such group: all its instances are then surplus.
+    `group` is None if the file lacks the group, so that all its instances are surplus.
     """
     least = group.least if group else 0
     most = group.most if group else 0
@@ -114,7 +114,7 @@ def _group_statuses(
 
 
 def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode, ...]:
-    """Return the nodes that runs may expect; those that Ray may add or remove are `optional`."""
+    """Return the nodes that runs may expect; Ray may add or remove `optional` nodes."""
     promised = []
     for group in desired.groups(spec).values():
         running = [each.name for each in found if each.runs and each.group == group.name]
@@ -136,9 +136,9 @@ def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode
 def step(
     spec: ClusterSpec, location: Location, before: frozenset[str], *, seconds: float, after: str
 ) -> Step:
-    """Return the step that waits until all nodes answer, or raises the cause why one cannot.
+    """Return the step that waits until all nodes answer, or raises why a node cannot.
 
-    `before` are the ids of instances that existed before this command: their failures do not count.
+    `before` has the ids of instances that existed before this command: their failures do not count.
     """
 
     def done() -> Answer:
@@ -169,14 +169,14 @@ def _head_is_gone(found: Sequence[Instance]) -> OutsideError:
     for instance in found:
         if instance.is_head:
             where = f"{instance.id} is {instance.state}: {instance.reason}"
-    hint = "Repeat the same command: it makes another."
+    hint = "Repeat the same command: it makes another head."
     return OutsideError("the head is gone", where=where, hint=hint)
 
 
 def refuse_broken(
     location: Location, head: Instance, failed: Sequence[Instance], *, reached: bool
 ) -> None:
-    """Raise the cause if the head's autoscaler cannot launch workers, or cannot set one up.
+    """Raise the cause if the head's autoscaler cannot launch or set up workers.
 
     `failed` are workers whose set-up failed; `reached`: the dashboard answers, so that the
     autoscaler's logs can be read. The autoscaler tries each set-up three times (ray/autoscaler/v2,
@@ -216,7 +216,7 @@ def _refuse_rejected_launches(location: Location, lines: Sequence[str]) -> None:
 
 
 def _after_launch(lines: Sequence[str]) -> Sequence[str]:
-    """Return the lines after the last successful launch; rejections before it no longer matter."""
+    """Return the lines after the last successful launch, which makes earlier rejections stale."""
     start = 0
     for index, line in enumerate(lines):
         if _LAUNCHED.search(line):
@@ -225,7 +225,7 @@ def _after_launch(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _ended(tried: Sequence[Instance]) -> str:
-    """Return why the newest lost instance ended; "" if none was lost.
+    """Return why the newest lost instance ended; "" if no instance is lost.
 
     An instance that a user ended is not lost.
     """
@@ -257,7 +257,7 @@ def _tail(ray: RayApi, node: str, name: str) -> list[str]:
 def _silent(spec: ClusterSpec, nodes: Sequence[NodeStatus]) -> Iterator[str]:
     """Yield what `up` still waits for: pending nodes, and the end of surplus nodes.
 
-    Pending nodes count only in groups with fewer nodes up than their minimum.
+    Pending nodes count only in a group below its minimum.
     """
     for group in desired.groups(spec).values():
         members = [node for node in nodes if node.group == group.name]
@@ -284,7 +284,7 @@ def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
 
 
 def describe(instance: Instance, section: Ec2Section) -> dict[str, str]:
-    """Return the known facts of an instance, as the status shows them."""
+    """Return the known facts of an instance for the status."""
     facts = {
         "id": instance.id,
         "type": instance.type,
@@ -300,7 +300,7 @@ def age(instance: Instance) -> str:
 
 
 def cost(aws: Aws, region: str, types: Sequence[str], *, at_most: bool) -> str:
-    """Return the price of these instances, as words; "" if AWS's price list does not have it."""
+    """Return the price of these instances as text, or "" if AWS's price list lacks it."""
     price = aws_prices.hourly(aws, region, types)
     if price is None:
         return ""

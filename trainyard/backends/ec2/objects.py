@@ -1,7 +1,7 @@
 """A cluster's key pair, security group and role in the account, made and tagged by Trainyard.
 
-Otherwise Ray would make its own and never remove them: a role with every right over EC2 and S3, a
-security group that lets SSH in from everywhere, and a key in the user's ~/.ssh.
+Without these objects, Ray would make others and never remove them: a role with every right over EC2
+and S3, a security group that allows SSH from everywhere, and a key in the user's ~/.ssh.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TRUST = (
 class _Rule(NamedTuple):
     """Traffic that a security group lets in: from a CIDR block or a group, to a range of ports.
 
-    `protocol` -1 means every protocol, with the ports -1, as AWS writes them.
+    `protocol` -1 means every protocol, and has the ports -1, as in AWS's API.
     """
 
     source: str
@@ -49,7 +49,7 @@ class _Rule(NamedTuple):
 
 
 def steps(location: Location, sources: list[str]) -> list[Step]:
-    """Return the steps that make the role, key pair and security group that the file does not name.
+    """Return the steps that make the role, key pair and security group, unless the file names them.
 
     `sources` are the CIDR blocks that may use SSH.
     """
@@ -58,7 +58,7 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
     steps = []
 
     if not section.instance_profile:
-        # The role comes first, since EC2 knows a new one only after some seconds.
+        # The role comes first, because EC2 accepts a new role only after some seconds.
         title = "Make a role for the nodes"
         steps.append(Step("role", title, objects.has_role, objects.make_role))
 
@@ -77,7 +77,7 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
 
 
 def refuse_foreign(location: Location, *, adopt: bool) -> None:
-    """Ask AWS for instances and objects of the cluster's name; RequestError for another owner's.
+    """Raise RequestError if instances or objects of the cluster's name have another owner.
 
     With `adopt`, instances without Trainyard's tag are accepted.
     """
@@ -105,7 +105,7 @@ def security_groups(aws: Aws, name: str) -> list[dict[str, Any]]:
 
 
 def security_group(location: Location) -> str | None:
-    """Return the id of the file's security group, else the cluster's own; None before it exists."""
+    """Return the id of the file's or else the cluster's security group; None before it exists."""
     made = (group["GroupId"] for group in security_groups(location.aws, location.name))
     return location.section.security_group or next(made, None)
 
@@ -113,7 +113,7 @@ def security_group(location: Location) -> str | None:
 def vpc(aws: Aws, section: Ec2Section) -> dict[str, Any]:
     """Ask AWS for the VPC of the file's subnet, else the default VPC.
 
-    Raises PrerequisiteError if there is none.
+    Raises PrerequisiteError without such a VPC.
     """
     filters = {"is-default": ["true"]}
     if section.subnet:
@@ -141,7 +141,7 @@ def profile(aws: Aws, name: str) -> Mapping[str, Any]:
 
 
 def _wanted(group: str, sources: list[str]) -> dict[_Rule, Mapping[str, Any]]:
-    """Return the permissions of a cluster's group: SSH from `sources`, all between its nodes."""
+    """Return the rules of a cluster's group: SSH from `sources`, and everything between nodes."""
     permissions: dict[_Rule, Mapping[str, Any]] = {}
     for source in sources:
         ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
@@ -153,7 +153,7 @@ def _wanted(group: str, sources: list[str]) -> dict[_Rule, Mapping[str, Any]]:
 
 
 class _Objects:
-    """The questions and actions of the steps above, for one cluster's objects."""
+    """The `done` and `do` functions of the steps above, for one cluster's objects."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
@@ -176,7 +176,7 @@ class _Objects:
         known = [pair.get("PublicKey", "").split()[:2] for pair in found.get("KeyPairs", ())]
         if public.split() in known:
             return YES
-        return no("AWS does not have it")
+        return no("AWS does not have the key pair")
 
     def make_key(self) -> None:
         file = self.location.key_file
@@ -196,7 +196,7 @@ class _Objects:
     def has_group(self) -> Answer:
         if security_groups(self.aws, self.location.name):
             return YES
-        return no("it is not there")
+        return no("it does not exist")
 
     def make_group(self) -> None:
         self.aws.call(
@@ -220,8 +220,8 @@ class _Objects:
         group, rules = self._rules()
         wanted = _wanted(group, sources)
 
-        # Missing rules are added before stale ones are revoked: a failure in between locks no user
-        # out.
+        # Missing rules are added before stale rules are revoked, so that a failure in between locks
+        # no user out.
         missing = [permission for rule, permission in wanted.items() if rule not in rules]
         if missing:
             self.aws.call(
@@ -257,7 +257,7 @@ class _Objects:
         name = self.role_name
         roles = profile(self.aws, name).get("Roles")
         if not roles:
-            return no("it is not there")
+            return no("it does not exist")
 
         answer = self.aws.find("iam", "get_role_policy", RoleName=name, PolicyName=name)
         policy = desired.policy(self.location.name, roles[0]["Arn"])
@@ -268,7 +268,7 @@ class _Objects:
     def make_role(self) -> None:
         """Make the role, its policy, and the instance profile through which instances get the role.
 
-        Existing ones are kept; the policy is replaced.
+        Existing objects are kept, but the policy is replaced.
         """
         iam = partial(self.aws.call, "iam")
         name = self.role_name

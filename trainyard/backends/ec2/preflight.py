@@ -26,15 +26,15 @@ from trainyard.spec.units import GIB, format_size
 from trainyard.steps import YES, Step, nothing
 from trainyard.wording import counted, did_you_mean, named
 
-# Next to the AMI, the disk needs room for three times an image's pulled bytes: for the compressed
-# layers, for the unpacked files, and as much again in reserve.
+# In addition to the AMI, the disk must hold three times an image's pulled bytes: the compressed
+# layers, the unpacked files, and as much again in reserve.
 IMAGES = 3
-# Names of vendors' AMIs with a plain operating system: these have no NVIDIA driver.
+# Names of vendors' AMIs with a plain operating system, without an NVIDIA driver.
 PLAIN = re.compile(
     r"(?!.*gpu)(ubuntu/images/|al20\d\d-ami|amzn2?-ami|debian-\d|RHEL-|suse-|Rocky-)", re.IGNORECASE
 )
-# Keys of `ec2.ray` with the user's own commands. If one is given, it may install an NVIDIA driver,
-# so a plain AMI is accepted.
+# Keys of `ec2.ray` with the user's commands, which may install an NVIDIA driver: with one of these,
+# a plain AMI is accepted.
 PREPARES = {
     "initialization_commands",
     "setup_commands",
@@ -53,8 +53,8 @@ NAME_ONE = "name one, `ec2.subnet`"
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
     """Check everything; raise one PrerequisiteError with all problems.
 
-    Returns a step, which does nothing, for each optional check that AWS did not answer: the plan
-    shows it.
+    For each optional check that AWS did not answer, returns a step without action that the plan
+    shows.
     """
     facts, errors = ask(spec, site, location)
     refuse(spec, facts, {name: error for name, error in errors.items() if name not in OPTIONAL})
@@ -68,7 +68,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
 
 
 def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]) -> None:
-    """Raise one PrerequisiteError with all problems, and with AWS's `errors` by question."""
+    """Raise one PrerequisiteError with all problems and AWS's `errors`, which are by question."""
     found = (*problems(spec, facts), *by_host(errors))
     if found:
         raise PrerequisiteError(
@@ -81,7 +81,7 @@ def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]
 def problems(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
     """Yield the problems that the rules find, in the order of RULES: causes before consequences.
 
-    A rule's parameters name the facts that it needs. A rule is skipped if one of them is unknown.
+    A rule's parameters name its facts. A rule with an unknown fact is skipped.
     """
     for rule in RULES:
         _, *needs = signature(rule).parameters
@@ -103,13 +103,13 @@ def _region(spec: ClusterSpec, region: str, regions: Names) -> Iterator[Problem]
     if region not in regions:
         enable = f": aws account enable-region --region-name {region}"
         remedy = did_you_mean(region, regions) or enable
-        yield Problem(f"region {region}", f"is none that this account has enabled{remedy}")
+        yield Problem(f"region {region}", f"is not enabled for this account{remedy}")
 
 
 def _elsewhere(spec: ClusterSpec, elsewhere: Names) -> Iterator[Problem]:
     for region in elsewhere:
         remedy = (
-            "give this one another name, or remove that: trainyard cluster.down --set "
+            "give this cluster another name, or remove that one: trainyard cluster.down --set "
             f"ec2.region={region}"
         )
         yield Problem(f"cluster {spec.name}", f"exists in {region}: {remedy}")
@@ -150,9 +150,9 @@ def _full(spec: ClusterSpec, subnets: Objects) -> Iterator[str]:
 
 
 def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator[str]:
-    """Yield why nodes in these subnets could not reach AWS, or could not be reached from here.
+    """Yield why nodes in these subnets could not reach AWS, or this machine could not reach nodes.
 
-    Subnets with different routes are a problem too, as AWS would choose one of them by chance.
+    Subnets with different routes are a problem too, because AWS would choose one by chance.
     """
     by_way: dict[str, list[str]] = {}
     for subnet in subnets:
@@ -165,7 +165,7 @@ def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator
     if len(by_way) > 1:
         ways = [f"{way}: {named(sorted(ids), most=9)}" for way, ids in sorted(by_way.items())]
         yield (
-            "has subnets of different kinds, and chance would choose "
+            "has subnets of different kinds, and AWS would choose by chance "
             f"({'; '.join(ways)}): {NAME_ONE}"
         )
     elif "none" in by_way:
@@ -179,7 +179,7 @@ def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator
         )
     elif "public" in by_way and not have_addresses:
         yield (
-            "is routed to an internet gateway, and nodes without public addresses get nowhere: "
+            "is routed to an internet gateway, and nodes without public addresses have no way out: "
             "name a private one"
         )
 
@@ -243,7 +243,7 @@ def _types(
 
 
 def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
-    """Yield in words each resource of which an instance type has less than the file asks for."""
+    """Yield a text for each resource of an instance type that is below the file's request."""
     vcpus = described["VCpuInfo"]["DefaultVCpus"]
     memory = described["MemoryInfo"]["SizeInMiB"] * 2**20
     if (size.cpus or 0) > vcpus:

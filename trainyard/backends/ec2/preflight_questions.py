@@ -1,4 +1,4 @@
-"""Questions for the preflight of ec2: first to this machine, then in parallel to AWS."""
+"""Facts for the preflight of ec2: first from this machine, then in parallel from AWS."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from trainyard.spec.cluster import ClusterSpec
 
 # An item of an answer of AWS's `describe` calls.
 Object = Mapping[str, Any]
-# Answers by the names of the questions (`_questions`); only those that were asked and answered.
+# The answers by the names of the questions (`_questions`); unanswered questions have no entry.
 Facts = Mapping[str, Any]
 # Programs that `ray up` runs here, and their packages in Debian.
 PROGRAMS = {"rsync": "rsync", "ssh": "openssh-client"}
-# The region to ask which regions are enabled: a region that is not enabled would reject the
-# credentials.
+# The region to ask for the enabled regions: a region that is not enabled rejects the credentials.
 HOME = "us-east-1"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
-# Questions that this user may lack the right to ask: a cluster is made without their answers, too.
+# Optional questions: a user without the rights to ask them can still make a cluster.
 OPTIONAL = {
-    "regions": "whether the region is enabled, and another one has a cluster of that name",
+    "regions": "whether the region is enabled, and another region has a cluster of that name",
     "quotas": "whether the vCPU quotas suffice",
     "profile": "whether the instance profile exists",
     "may_pass_role": "whether this user may give instances a role",
@@ -65,7 +64,7 @@ def ask(
 ) -> tuple[Facts, dict[str, TrainyardError]]:
     """Ask all questions; return answers and errors by question.
 
-    If the region is not enabled, or the cluster has instances, most questions are left out. Raises
+    Most questions are left out if the region is not enabled, or the cluster has instances. Raises
     PrerequisiteError without credentials.
     """
     aws = location.aws
@@ -91,10 +90,10 @@ def ask(
 
 
 def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, Object]:
-    """Ask AWS for the file's AMIs; return those that exist, by the file's name for them.
+    """Ask AWS for the file's AMIs; return the existing AMIs by their names in the file.
 
-    A name is an id, or an SSM parameter that holds an id. `running` has, by the same names, the ids
-    that running instances use. Such an id is kept, although the parameter may have changed since.
+    A name is an id, or an SSM parameter that holds an id. `running` has the ids that running
+    instances use, by name. Such an id is kept, although the parameter may have changed.
     """
     names = {group.ami for group in groups(spec).values()}
     ids = {}
@@ -172,7 +171,7 @@ def subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
 def usable(spec: ClusterSpec, found: Iterable[Object]) -> list[Object]:
     """Return the subnets whose nodes get an address that this machine can reach.
 
-    With use_internal_ips these are all, else those that assign public addresses.
+    With use_internal_ips all subnets are usable, else only those that assign public addresses.
     """
     if spec.ec2.use_internal_ips:
         return [*found]
@@ -180,7 +179,7 @@ def usable(spec: ClusterSpec, found: Iterable[Object]) -> list[Object]:
 
 
 def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
-    """Ask IAM if this user may pass the profile's role (or the one to be made) to instances."""
+    """Ask IAM if this user may pass the profile's present or future role to instances."""
     caller = str(aws.caller["Arn"])
     if spec.ec2.instance_profile:
         roles = objects.profile(aws, spec.ec2.instance_profile).get("Roles", ())
@@ -192,7 +191,7 @@ def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
 
 
 def _elsewhere(spec: ClusterSpec, aws: Aws, regions: Iterable[str]) -> list[str]:
-    """Ask all other regions for instances of this name; a region with an error counts as empty."""
+    """Return the other regions with instances of this name; a region with an error is left out."""
     others = [region for region in regions if region != aws.region]
     tags = {naming.RAY_CLUSTER: spec.name}
     by_region, _ = gather(others, lambda region: aws.instances(tags, region=region))

@@ -1,4 +1,4 @@
-"""`ray up`, as steps: its output shows the progress; AWS and Ray are asked whether it worked."""
+"""`ray up` as steps: its output shows the progress; AWS and Ray say whether it succeeded."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import counted
 
-# Ray has its own time limits, but none for the pull of an image.
+# Ray limits the time of everything but the pull of an image.
 RAY_UP_SECONDS = 7200.0
-# An instance boots in one or two minutes; the rest is for the pull of its image.
+# An instance boots in one or two minutes; the pull of its image takes longer.
 NODES_SECONDS = 3600.0
 ENDED_SECONDS = 300.0
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|Attempt failed")
-# The parts of `ray up`: id, title, and the stage of Ray's at whose beginning the part ends, None for
-# the end of `ray up` (ray/autoscaler/_private/updater.py).
+# The parts of `ray up`: id, title, and the number of Ray's stage after the part; None for the last
+# part (ray/autoscaler/_private/updater.py).
 STAGES: Sequence[tuple[str, str, int | None]] = (
     ("launch-head", "Launch the head", 1),
     ("reach-head", "Reach the head by SSH", 2),
@@ -49,8 +49,8 @@ AGAIN = "Run `ray up` again"
 class Launch:
     """One call of `ray up`, which makes a head that matches the file.
 
-    `run` is its process, once started. `head` is the existing head, or None. `ends_workers`: the
-    autoscaler will end workers, too.
+    `run` is the process, once started. `head` is the existing head, or None. `ends_workers`: the
+    autoscaler will end workers too.
     """
 
     location: Location
@@ -66,12 +66,12 @@ class Launch:
         return desired.fingerprints(self.document, self.environment)
 
     def steps(self) -> list[Step]:
-        """Return a step for each stage of `ray up`, and one that tags the head once Ray runs.
+        """Return a step for each part of `ray up`, and a step that tags the head once Ray runs.
 
-        For a head whose tags already match the file it is one step that does nothing.
+        For a head whose tags match the file, returns one step without action.
         """
         if self.head is not None and is_made_from(self.head, self.made_from):
-            return [Step("head", "The head is as the file says", self._is_written, nothing)]
+            return [Step("head", "The head matches the file", self._is_written, nothing)]
 
         steps: list[Step] = []
         after = None
@@ -83,7 +83,7 @@ class Launch:
 
         title = steps[0].title if self.head is None else AGAIN
         steps[0] = replace(steps[0], title=title, do=self._start, disruptive=self.ends_workers)
-        title = "Write down what it was made from"
+        title = "Tag the head with its fingerprints"
         steps.append(Step("record-head", title, self._is_written, self._write, after=after))
         return steps
 
@@ -91,18 +91,15 @@ class Launch:
         locations.write_mounted(self.location, self.environment)
         file = self.location.state / "ray-cluster.yaml"
         write_private(file, yaml.safe_dump(self.document, sort_keys=False, width=120))
-        # A head without this tag may be from a killed `ray up`: Ray starts on it only with a
-        # restart. On a tagged head Ray runs, and is left alone.
+        # A head without this tag may be from a killed `ray up`, and needs a restart to start Ray.
+        # Ray runs on a tagged head, and is left alone.
         is_new = self.head is None or naming.MADE_FROM not in self.head.tags
         self.run = RayUp(file, self.location.log, self.location.environ, restart=is_new)
 
     def _has_passed(self, stage: int | None) -> Answer:
-        """Say whether `ray up` has reached a stage; None is its end.
-
-        Raises the cause if `ray up` failed.
-        """
+        """Say whether `ray up` has reached a stage, or its end (None). Raises the cause of a failure."""
         if self.run is None:
-            return no(self.cost if self.head is None else "it is not as the file says")
+            return no(self.cost if self.head is None else "it does not match the file")
 
         lines = self.run.tail
         code = self.run.code
@@ -129,7 +126,7 @@ class Launch:
             return no("there is no head")
         if is_made_from(head, self.made_from):
             return YES
-        return no("the head is not as the file says")
+        return no("the head does not match the file")
 
     def _write(self) -> None:
         head = snapshot.head(snapshot.of_cluster(self.location))
@@ -137,7 +134,7 @@ class Launch:
             status = head.status if head else "there is no head"
             raise OutsideError(
                 f"`ray up` has succeeded, but the head is not set up ({status})",
-                where=f"all that it printed: {self.location.log}",
+                where=f"all that `ray up` printed: {self.location.log}",
                 hint="Repeat the same command: it continues from here.",
             )
         self.location.aws.call(
@@ -146,9 +143,9 @@ class Launch:
 
 
 def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> list[Step]:
-    """Ask AWS for the cluster's instances; return the steps to a cluster that matches the file.
+    """Ask AWS for the cluster's instances; return the steps that make the cluster match the file.
 
-    They end surplus and outdated instances, run `ray up`, set the leash, and wait for all nodes.
+    The steps end surplus and outdated instances, run `ray up`, set the leash, and wait for nodes.
     """
     found = snapshot.of_cluster(location)
     before = frozenset(instance.id for instance in found)
@@ -174,7 +171,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
     last = steps[-1].id
 
     if outdated:
-        # The autoscaler launches replacements, but does not end outdated workers by itself
+        # The autoscaler replaces ended workers, but does not end outdated workers by itself
         # (v2/instance_manager, disable_launch_config_check).
         title = f"End {counted(len(outdated), 'worker')} that differ from the file"
         steps.append(_termination(location, outdated, id="end-outdated", title=title, after=last))
@@ -188,9 +185,9 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
 
 
 def _cost(spec: ClusterSpec, location: Location) -> str:
-    """Return size and price of a new cluster, and a remark if it gets no leash.
+    """Return size and price of a new cluster: `1 head m5.large; 3.11 USD an hour; no leash ends it`.
 
-    For example: `1 head m5.large; 3.11 USD an hour; no leash ends it`.
+    The last part is missing if the file has a leash.
     """
     parts = []
     types = []
@@ -212,9 +209,9 @@ def _cost(spec: ClusterSpec, location: Location) -> str:
 def _differences(launch: Launch, head: Instance) -> str:
     """Return how the file differs from the document that the head was made from.
 
-    That document is on this machine if the newest `ray up` for the head ran here.
+    This machine has that document if the head's newest `ray up` ran here.
     """
-    unknown = "what it was made from is not known here"
+    unknown = "the file that the head was made from is not known here"
     file = launch.location.state / "ray-cluster.yaml"
     mounted = launch.location.mounted / "environment"
     if not (file.exists() and mounted.exists()):
@@ -235,13 +232,13 @@ def _differences(launch: Launch, head: Instance) -> str:
 
 
 def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
-    """Say whether a group has more workers than its maximum: the autoscaler ends the surplus."""
+    """Say whether a group is above its maximum, so that the autoscaler ends surplus workers."""
     running = Counter(each.group for each in found if each.runs and not each.is_head)
     return any(running[group.name] > group.most for group in spec.workers)
 
 
 def _outdated(found: Sequence[Instance], document: Mapping[str, Any]) -> list[Instance]:
-    """Return the workers whose fingerprint is not that of their group in the document."""
+    """Return the workers whose fingerprint differs from their group's in the document."""
     outdated = []
     for instance in found:
         made_from = instance.tags.get(naming.NODE_FROM)
@@ -255,10 +252,10 @@ def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
 
 
 def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
-    """Say whether a head must be replaced although runs may be on it.
+    """Say whether a head that may have runs must be replaced.
 
-    That is a head of plain `ray up`, or one that ran and differs from the file. A head without a
-    fingerprint never ran Ray, and has no runs.
+    A head of plain `ray up` must, and a head that ran Ray and differs from the file. A head without
+    a fingerprint never ran Ray, and has no runs.
     """
     written = head.tags.get(naming.HEAD_FROM)
     return naming.CLUSTER not in head.tags or written not in (None, made_from[naming.HEAD_FROM])
@@ -267,8 +264,8 @@ def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
 def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
     """Return the instances to end before `ray up`.
 
-    With --recreate, or if no head runs, these are all instances; else only those that are stopped,
-    which Ray would not find.
+    Returns all instances with --recreate, or if no head runs; else only stopped instances, which
+    Ray would not find.
     """
     existing = [instance for instance in found if instance.exists]
     has_head = any(instance.is_head and instance.runs for instance in existing)

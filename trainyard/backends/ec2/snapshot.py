@@ -1,4 +1,4 @@
-"""The instances of a cluster, as AWS lists them, and how this machine reaches each by SSH."""
+"""The instances of a cluster, as AWS lists them, and their addresses and logins for SSH."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from trainyard.seams.ssh.config import Address, Identity
 from trainyard.seams.ssh.connection import Connection, connect
 from trainyard.spec.ec2 import Ec2Section
 
-# States of instances that cost nothing any more.
+# Instances in these states cost nothing.
 ENDED = ("shutting-down", "terminated")
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance. `group`: its worker group, or "head". `status`: Ray's tag on its set-up.
+    """One instance.
 
-    `reason`: why it ended, in AWS's words; "" while it runs.
+    `group` is the worker group, or "head". `status` is Ray's tag on the set-up. `reason` is AWS's
+    reason for the instance's end; "" while it runs.
     """
 
     id: str
@@ -46,7 +47,6 @@ class Instance:
 
     @property
     def runs(self) -> bool:
-        """Say whether it is booting or running; a stopped instance does not count."""
         return self.state in ("pending", "running")
 
     @property
@@ -57,8 +57,8 @@ class Instance:
 def of_cluster(location: Location) -> list[Instance]:
     """Ask AWS for the instances with Ray's tag of this cluster name, in any state, head first.
 
-    They may belong to another owner, or be made by plain `ray up`. If there are none, and the
-    credentials are of another account than the recorded one, RequestError is raised.
+    The instances may belong to another owner, or come from plain `ray up`. Raises RequestError if
+    there are none, and the credentials are not of the recorded account.
     """
     found = instances(location.aws, {naming.RAY_CLUSTER: location.name})
     if not found:
@@ -84,7 +84,7 @@ def head(found: list[Instance]) -> Instance | None:
 
 
 def ip(section: Ec2Section, instance: Instance) -> str | None:
-    """Return the IP address by which this machine reaches an instance, or None."""
+    """Return the IP address for this machine's connections to an instance, or None."""
     if section.use_internal_ips:
         return instance.private_ip
     return instance.public_ip or instance.private_ip
@@ -101,7 +101,7 @@ def reach(location: Location, instance: Instance) -> Connection:
 
 
 def inside(instance: Instance, words: Sequence[str], *, terminal: bool) -> list[str]:
-    """Return the words that run a command where Ray runs: in the container if there is one."""
+    """Return the command that runs `words` where Ray runs: in the container, if any."""
     if naming.IMAGE not in instance.tags:
         return list(words)
     container = naming.resource(instance.tags[naming.CLUSTER])

@@ -25,8 +25,8 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.spec.cluster import ClusterSpec
 
 ANSWER_SECONDS = 20.0
-# This prints whether the autoscaler runs on the head, when it last wrote its log, and the head's
-# time. The brackets keep grep from finding its own command line.
+# Prints whether the autoscaler runs on the head, when it last wrote its log, and the head's time.
+# The brackets keep grep from finding its own command line.
 _ASK = (
     "grep -qsz '[a]utoscaler/v2/monitor.py' /proc/[0-9]*/cmdline && echo yes || echo no; "
     "stat -c %Y /tmp/ray/session_latest/logs/monitor.log; date +%s"
@@ -36,7 +36,7 @@ _ASK = (
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
     """Return the status of every node that the file names or that has an instance.
 
-    Asks AWS, Ray, and by SSH the head.
+    Asks AWS, Ray, and the head (by SSH).
     """
     location = locations.find(spec, site)
     found = snapshot.of_cluster(location)
@@ -88,7 +88,7 @@ def _stranger(location: Location, found: Sequence[Instance]) -> str:
 def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
     """Return a remark if instances run without the file's leash, else "".
 
-    The leash is set only once Ray runs on the head; a failed `up` leaves instances without it.
+    The leash is set once Ray runs on the head, so a failed `up` leaves instances without a leash.
     """
     is_set_up = any(each.is_head and each.runs and naming.HEAD_FROM in each.tags for each in found)
     runs = any(each.runs for each in found)
@@ -98,7 +98,7 @@ def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
 
 
 def _autoscaler(location: Location, head: Instance) -> str:
-    """Ask the head by SSH if its autoscaler runs, and when it last wrote: Ray says neither."""
+    """Ask the head by SSH if its autoscaler runs, and when it last wrote; Ray shows neither."""
     words = snapshot.inside(head, ["bash", "-c", _ASK], terminal=False)
     ran = snapshot.reach(location, head).run(words, seconds=ANSWER_SECONDS)
     answers = ran.stdout.split()
@@ -109,7 +109,7 @@ def _autoscaler(location: Location, head: Instance) -> str:
     if runs == "no":
         return (
             "the autoscaler on the head is dead: no node is launched, set up or ended any more. "
-            "To replace all of it, which ends everything on the cluster: "
+            "To replace the cluster, which ends everything on it: "
             "trainyard cluster.up --recreate"
         )
 
@@ -129,17 +129,17 @@ def billed(spec: ClusterSpec, site: Site) -> list[str]:
 
 
 def connect(spec: ClusterSpec, site: Site) -> Endpoint:
-    """Return the endpoint of the dashboard, through an SSH tunnel; NotReadyError if no head runs.
+    """Return the dashboard's endpoint, through an SSH tunnel.
 
-    Raises LockedOutError if the head runs but cannot be reached.
+    Raises NotReadyError if no head runs, and LockedOutError if a running head cannot be reached.
     """
     location = locations.find(spec, site)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
     if head is None or head.state != "running":
         raise contract.not_up(spec.name)
-    # A head of Trainyard without this tag was never set up. One of plain `ray up` has no tags of
-    # Trainyard, and may have runs.
+    # A head of Trainyard without this tag was never set up. A head of plain `ray up` has no tags of
+    # Trainyard, but may have runs.
     if naming.CLUSTER in head.tags and naming.HEAD_FROM not in head.tags:
         raise contract.not_up(spec.name)
 
@@ -164,7 +164,7 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
 
 
 def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last lines of the nodes' logs, the autoscaler's, and the newest `ray up`'s.
+    """Return the last lines of the logs of nodes, autoscaler and newest `ray up`.
 
     With `follow`, also lines added later.
     """
@@ -180,7 +180,7 @@ def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") ->
             lines = location.log.read_text(errors="replace").splitlines()[-logs.TAIL_LINES :]
             yield LogFile("ray up", naming.HEAD, location.log.name, lines)
         if head is not None and head.state == "running":
-            # The autoscaler's logs say how the set-up of workers goes.
+            # The autoscaler's logs show the set-up of workers.
             for name, lines in nodes.autoscaler_lines(location, head).items():
                 yield LogFile(name, naming.HEAD, name, lines)
             with suppress(OutsideError):
@@ -197,7 +197,7 @@ def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: b
     instance = contract.pick(found, ids.get(node, node), cluster=spec.name)
     address, identity = snapshot.login(location, instance)
     if command:
-        # An interactive shell reads this file from ~/.bashrc; a command has to do so itself.
+        # ~/.bashrc loads this file for interactive shells; a command must load it itself.
         command = f". {desired.files(instance.tags.get(naming.IMAGE, ''))}/environment; {command}"
     if naming.IMAGE in instance.tags:
         words = snapshot.inside(instance, contract.shell_words(command), terminal=terminal)

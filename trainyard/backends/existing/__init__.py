@@ -30,12 +30,12 @@ from trainyard.spec.cluster import ClusterSpec, ExistingSection
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import counted
 
-# The cluster may be starting, for a time that is not known: `up` waits only this long.
+# The cluster may be starting, so `up` waits this long.
 DEADLINE_SECONDS = 15.0
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
-    """Return the one step, which waits until Ray answers and has a node; nothing is made."""
+    """Return the one step, which waits until Ray answers and has a node."""
     section = _section(spec)
     title = f"Ray answers at {section.address or section.service}"
     done = partial(_answer, spec, site)
@@ -48,10 +48,10 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
 
 
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
-    """Ask Ray for its nodes; those that are not alive are left out.
+    """Ask Ray for its living nodes.
 
-    If Ray does not answer, the state is "broken"; if the service does not exist or has no running
-    pod, it is "absent". Raises RefusedError if Ray rejects the token.
+    The state is "broken" if Ray does not answer, and "absent" if the service does not exist or has
+    no running pod. Raises RefusedError if Ray rejects the token.
     """
     try:
         endpoint = connect(spec, site)
@@ -80,7 +80,7 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
     """Ask Ray; return a finding for an error, such as a wrong token or an unsupported version.
 
-    It is no finding that Ray does not answer: `cluster.status` shows that.
+    A Ray that does not answer is no finding: `cluster.status` shows that.
     """
     try:
         _answer(spec, site)
@@ -90,7 +90,7 @@ def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
 
 
 def connect(spec: ClusterSpec, site: Site) -> Endpoint:
-    """Return the endpoint; a Kubernetes service's is a port-forward that ends with this process.
+    """Return the endpoint; for a Kubernetes service, a port-forward that ends with this process.
 
     Raises PrerequisiteError if the token is not where the file says, or the service does not exist,
     and NotReadyError if the service has no running pod.

@@ -1,4 +1,4 @@
-"""A Ray cluster of another owner on Kubernetes, by a port-forward to the pod behind its service."""
+"""Another owner's Ray cluster on Kubernetes, by a port-forward to the pod behind its service."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ class Service:
 
 
 def named(section: ExistingSection, site: Site) -> Service:
-    """Return the file's service, without asking for it.
-
-    Raises PrerequisiteError without the kubeconfig or context.
-    """
+    """Return the file's service without a query. Raises PrerequisiteError without its context."""
     access = config.access(
         site.environ,
         kubeconfig=section.kubeconfig,
@@ -52,7 +49,7 @@ def named(section: ExistingSection, site: Site) -> Service:
 
 
 def address(service: Service) -> str:
-    """Forward the service's port, and return its URL here, valid as long as this process lives.
+    """Forward the service's port, and return its URL here, valid while this process lives.
 
     Raises MissingServiceError; NotReadyError if no pod behind the service runs; RequestError if the
     service has no such port.
@@ -62,8 +59,8 @@ def address(service: Service) -> str:
         raise MissingServiceError(
             f"there is no service {service.name}",
             where=service.location,
-            hint=f"Look: kubectl get services -n {service.namespace}. That of a RayCluster NAME "
-            "is NAME-head-svc.",
+            hint="KubeRay calls the service of a RayCluster NAME `NAME-head-svc`: "
+            f"kubectl get services -n {service.namespace}",
         )
 
     pod = pod_behind(service, described)
@@ -93,10 +90,10 @@ def token(service: Service, secret: str) -> str:
     value = secret_token(service.kube.get(SECRET, secret, service.namespace) or {})
     if value is None:
         raise PrerequisiteError(
-            f"the cluster's token is expected in Secret {secret}, key {TOKEN_KEY}, which is not "
-            "there, or empty",
+            f"the cluster's token is expected in Secret {secret}, key {TOKEN_KEY}, which is "
+            "missing or empty",
             where=service.location,
-            hint="KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters "
+            hint="KubeRay calls a Secret like its RayCluster: kubectl get rayclusters "
             "--all-namespaces",
         )
     return value

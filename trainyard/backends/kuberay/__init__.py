@@ -1,7 +1,7 @@
 """A RayCluster on Kubernetes, made by the KubeRay operator; its dashboard is behind a port-forward.
 
-The backend microk8s, which makes a Kubernetes first, calls these functions with a `section` of its
-own: another kubeconfig, context and namespace than the cluster file's `kuberay`.
+The backend microk8s first makes a Kubernetes, and then calls these functions with its own
+`section`: a kubeconfig, context and namespace that replace those in the cluster file's `kuberay`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def down_steps(
 ) -> list[Stage]:
     """Return the stage with the steps of `down`.
 
-    They remove what carries the cluster's label at the recorded location; the file may say another.
+    They remove all objects with the cluster's label at the recorded location, whatever the file
+    says.
     """
 
     def steps() -> list[Step]:
@@ -139,7 +140,7 @@ def _steps(desired: Desired) -> list[Step]:
     steps: list[Step] = []
     if refused:
         # A plan shows the steps after the refusal as if --recreate was given. A cluster whose head
-        # was never ready has no runs: it is replaced without that flag.
+        # was never ready has no runs, so replacing it needs no flag.
         desired = replace(desired, site=desired.site.wishing(recreate=True))
         changes = ()
         if not desired.never_started:
@@ -171,7 +172,7 @@ def _steps(desired: Desired) -> list[Step]:
 def _object_steps(desired: Desired) -> list[Step]:
     where = desired.location
     steps = [objects.namespace_step(where, desired.documents.namespace)]
-    # A cluster that keeps its image keeps the logins that pull it, too.
+    # The logins pull the image that the cluster keeps.
     if not desired.keeps_logins:
         steps.append(objects.login_step(where, desired.pull_secret))
     steps.append(objects.token_step(where))
@@ -181,7 +182,7 @@ def _object_steps(desired: Desired) -> list[Step]:
 
 
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
-    """Return the step that refuses to change another user's cluster, or with --adopt takes it over.
+    """Return the step that refuses to change another user's cluster; with --adopt it takes over.
 
     Returns [] if the cluster is this user's, or if nothing would change.
     """
@@ -193,7 +194,7 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
     if site.wishes.adopt:
         return [ownership.take_step(where, theirs)]
 
-    # The leash is asked for last: a deadline that has passed raises, and a new cluster has none.
+    # The leash is checked last: a deadline that has passed raises, and a new cluster has no leash.
     changes = changes or desired.live is None
     if not changes and all(step.done().holds for step in set_leash):
         return []
@@ -218,9 +219,9 @@ def _record_step(desired: Desired) -> Step:
     def done() -> Answer:
         if location.read(site) == location.record_of(where):
             return Answer(True, "; ".join(remarks))
-        return no("; ".join(("nothing is written down, or another location", *remarks)))
+        return no("; ".join(("no location is recorded, or another one", *remarks)))
 
-    title = "Write down where the cluster is"
+    title = "Record the cluster's location"
     return Step("record-location", title, done, lambda: location.write(site, where))
 
 

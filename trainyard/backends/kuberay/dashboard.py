@@ -19,22 +19,22 @@ class Dashboard:
     location: Location
 
     def address(self) -> str:
-        """Return the dashboard's URL on this machine; it is valid as long as this process lives."""
+        """Return the dashboard's URL on this machine, valid while this process lives."""
         return f"http://{forward.LOOPBACK}:{self._port()}"
 
     def ray_client(self, port: int) -> str:
-        """Return the address of Ray Client's server here; valid as long as this process lives."""
+        """Return Ray Client's address on this machine, valid while this process lives."""
         return f"ray://{forward.LOOPBACK}:{self._forwarded(port)}"
 
     def last_error(self) -> str:
-        """Return why the newest connection through the port-forward failed; "" if it did not."""
+        """Return the error of the newest connection through the port-forward, or ""."""
         return forward.last_error(self._port())
 
     def alive(self, token: str | None, cluster_pods: Iterable[Object]) -> frozenset[str]:
-        """Ask Ray for the names of its nodes that are alive; OutsideError without an answer.
+        """Ask Ray for the names of its living nodes; OutsideError without an answer.
 
-        A node that joined before the current pod of its name started does not count: it is the
-        pod's predecessor, which Ray calls alive for a while after its end.
+        A node that is older than the current pod of its name is a dead predecessor: Ray calls it
+        alive for a while after its end.
         """
         started = {naming.node_name(pod): pods.ray_started(pod) for pod in cluster_pods}
         return ray_nodes.alive(self.address(), token, started=started)

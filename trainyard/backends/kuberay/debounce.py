@@ -1,4 +1,4 @@
-"""How long a bad sign must last before it is an error: Kubernetes repairs most faults by itself."""
+"""How long a fault must last before it is an error: Kubernetes repairs most faults by itself."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 
 from trainyard.diagnosis import Diagnosis, merged
 
-# The time limits of all waiting for Kubernetes. Kubelet, scheduler and operator retry within
-# seconds: a cause that lasts longer stays.
+# Kubelet, scheduler and operator retry within seconds: a cause that lasts longer stays.
 SOON = 5.0
-# An API server that restarts is away for half a minute, and calls hosts lost for 40 s after that
-# (Kubernetes 1.34). A minute is also enough to install an operator, to start DNS, and to hand a
-# Secret to a busy kubelet.
+# A restarting API server is unreachable for half a minute, and calls hosts lost for another 40 s
+# (Kubernetes 1.34). A minute is also enough to install an operator, to start DNS, and until a busy
+# kubelet has a Secret.
 MINUTE = 60.0
 # The longest time without any change, unless an image is pulled: Ray gives its dashboard 150 s
 # (shared/ray_nodes.py).
@@ -22,7 +21,7 @@ PULL = 2 * 3600.0
 
 
 class Debounce:
-    """Remembers since when each cause is observed; if one disappears, its time starts over."""
+    """Counts how long each cause lasts; the count of a cause that disappears starts over."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -34,7 +33,7 @@ class Debounce:
         The result names all nodes with the same message.
         """
         now = self._now()
-        # The message of a cause may change while it lasts; its key does not.
+        # A lasting cause keeps its key; its message may change.
         self._since = {_key(cause): self._since.get(_key(cause), now) for cause in causes}
         for cause in causes:
             if self._has_lasted(cause, now):

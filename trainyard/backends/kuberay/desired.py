@@ -1,7 +1,7 @@
 """The desired cluster on Kubernetes, and the existing one: images, logins, documents.
 
 Kubelets log in to registries only with user and password (core/v1, kubernetes.io/dockerconfigjson).
-Some `docker login`s store a token instead, which kubelets cannot use.
+They cannot use the token that some `docker login`s store instead.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ HUB_KEY = "https://index.docker.io/v1/"
 class Desired:
     """The desired cluster, and the existing one, if any.
 
-    `live` is the existing RayCluster, or None. `pods` are the pods that KubeRay made for it, or for
-    a former RayCluster of this name. `image` is the head's; `images` has the groups with another
-    image. `pull_secret` is the Secret for Trainyard to make; None where the images need no login.
+    `live` is the existing RayCluster, or None. `pods` are the pods of this RayCluster, or of a
+    former one of this name. `image` is the head's; `images` has the groups with another image.
+    `pull_secret` is the Secret that Trainyard makes; None if the images need no login.
     """
 
     spec: ClusterSpec
@@ -64,12 +64,12 @@ class Desired:
 
     @property
     def keeps_logins(self) -> bool:
-        """Say whether an image could not be resolved and is kept, so that its login is kept too."""
+        """Say whether logins are kept, because an image could not be resolved and is kept."""
         return any(image.is_kept for image in (self.image, *self.images.values()))
 
     @property
     def never_started(self) -> bool:
-        """Say whether a RayCluster exists whose head was never ready: no run can be on it."""
+        """Say whether a RayCluster exists whose head was never ready, so that it has no runs."""
         live = self.live
         if live is None:
             return False
@@ -88,7 +88,7 @@ def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
     """
     where = location.of_section(spec, site, section)
     location.refuse_other(site, where)
-    # This request comes before the parallel ones: a rejected login is then one error, not several.
+    # Before the parallel requests, so that a rejected login is one error, not several.
     live = _live(where, spec)
     if live is None or site.wishes.recreate:
         rights.refuse_missing(where, rights.needed(spec, section))
@@ -129,7 +129,7 @@ def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
 def _logins(
     cluster: str, section: KuberaySection, images: Sequence[PinnedImage], live: Object | None
 ) -> tuple[Object | None, tuple[str, ...]]:
-    """Return the Secret for Trainyard to make, if any, and the names of all Secrets to pull with."""
+    """Return the Secret that Trainyard makes, or None, and the names of all pull Secrets."""
     if live and any(image.is_kept for image in images):
         # A kept image is pulled with the Secrets that the cluster was made with.
         pod = live["spec"]["headGroupSpec"]["template"]["spec"]
@@ -154,14 +154,14 @@ def _running(live: Object | None) -> dict[str, str]:
 
 
 def _reference(image: PinnedImage, running: str | None) -> str:
-    """Return the running reference if its digest is the same, as another name is no drift."""
+    """Return the running reference if it has the image's digest: another name is no drift."""
     if running and image.digest and running.endswith(f"@{image.digest}"):
         return running
     return image.reference
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
-    """Return the RayCluster, or None; if it may not be read, the error names all missing rights."""
+    """Return the RayCluster, or None; without the right to read it, raise for all missing rights."""
     try:
         return location.ray_cluster(where)
     except ForbiddenError:
@@ -174,8 +174,8 @@ def pull_secret(
 ) -> Object | None:
     """Return the Secret with the logins for a cluster's images; None if they need no login.
 
-    `others` are the Secrets that the file names in kuberay.pull_secrets. A login that only Docker
-    can use raises PrerequisiteError; if `others` are given, that login is left out instead.
+    `others` are the Secrets in the file's kuberay.pull_secrets. A login that only Docker can use
+    raises PrerequisiteError; with `others`, it is left out instead.
     """
     logins: dict[str, dict[str, str]] = {}
     for image in images:
@@ -200,7 +200,7 @@ def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, 
     if not login.password:
         raise PrerequisiteError(
             f"the login for registry {registry} is a token that only Docker can use: Kubernetes "
-            "pulls with a user and a password",
+            "needs a user and a password",
             where=login.source,
             hint="Name a user in the cluster file (registry.username with password_env or "
             "password_file), or a pull Secret of the namespace: kuberay.pull_secrets.",

@@ -1,4 +1,4 @@
-"""Findings of `cluster.doctor` on Kubernetes: a missing or old operator, and hosts in trouble."""
+"""Findings of `cluster.doctor` on Kubernetes: a missing or old operator, and hosts with faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATOR = "KubeRay operator"
 def findings(where: Location) -> list[Finding]:
     """Return the findings on the operator, and on the Kubernetes nodes with pods of the cluster.
 
-    Checks that need a right that the user lacks are skipped; without pods nothing is checked.
+    Without pods nothing is checked. Checks for which the user lacks a right are skipped.
     """
     existing = cluster_pods(where)
     names = sorted({pods.host(pod) for pod in existing} - {""})

@@ -1,4 +1,4 @@
-"""The steps that remove everything of a cluster from Kubernetes, and prove it."""
+"""The steps that remove everything of a cluster from Kubernetes, and check that nothing is left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.steps import Step
 
 def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
     """Return the steps that remove the cluster at this location, and its record."""
-    # The checks of rights and of --purge may raise: they come before any step removes something.
+    # The checks of rights and of --purge may raise, so they come before any removal.
     rights.refuse_missing(where, rights.REMOVE)
     purge_steps: list[Step] = []
     if with_purge:
@@ -28,7 +28,7 @@ def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
     if live is not None and not is_ours(live, where.name):
         title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
 
-    # Without the uid of a live RayCluster that Trainyard did not make: the step leaves it alone.
+    # `uids` excludes a live RayCluster that Trainyard did not make, so the step leaves it alone.
     uids = removal.uids(where, live, cluster_pods(where))
     cluster = removal.ray_cluster_step(where, "remove-ray-cluster", title, uids, disruptive=True)
     steps = [cluster, _rest_step(where), *purge_steps, forget_step(site.state)]
@@ -44,20 +44,20 @@ def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
 
 
 def _rest_step(where: Location) -> Step:
-    """Return the step that removes what carries the cluster's label, besides the RayCluster."""
+    """Return the step that removes the other objects with the cluster's label."""
     now = _labelled(where)
     if now:
-        title = f"Remove what belongs to it: {removal.names(now)}"
+        title = f"Remove what belongs to the cluster: {removal.names(now)}"
     else:
         title = "Leave nothing with the cluster's label"
     return removal.step(where, "remove-labelled", title, lambda: _labelled(where))
 
 
 def _labelled(where: Location) -> Left:
-    """Return the cluster's objects that are not the RayCluster, and not owned by one.
+    """Return the cluster's objects, except a RayCluster and the objects that one owns.
 
-    Kubernetes removes an owned object together with its owner. Secrets and the claim are asked for
-    by name: the right to list Secrets would be the right to read every Secret of the namespace.
+    Kubernetes removes an owned object together with its owner. Secrets and the claim are read by
+    name: the right to list Secrets would be the right to read every Secret of the namespace.
     """
     kube = where.kube
     name = where.name

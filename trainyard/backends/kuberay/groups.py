@@ -19,7 +19,7 @@ HEAD = "head"
 
 @dataclass(frozen=True)
 class Group:
-    """A group of `least` to `most` nodes, and the resources of each for Ray; memory in bytes."""
+    """A group of `least` to `most` nodes, with each node's resources for Ray; memory in bytes."""
 
     name: str
     least: int
@@ -45,9 +45,9 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 
 
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
-    """Return the file's groups by name: the numbers of nodes from the file, the rest as it runs.
+    """Return the file's groups by name, with numbers of nodes from the file.
 
-    Resources come from the RayCluster, and from the file for groups that the RayCluster lacks.
+    Resources are those of the RayCluster, or of the file for groups that the RayCluster lacks.
     """
     declared = [_declared(HEAD, spec.head, least=1, most=1)]
     for worker in spec.workers:
@@ -64,7 +64,7 @@ def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
 def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
     """Yield groups with another number of nodes than in the file: `cpu: 2 nodes now, 3 desired`.
 
-    Other drift is not yielded. Without a RayCluster there is none.
+    Other drift is not yielded. Yields nothing without a RayCluster.
     """
     if cluster is None:
         return
@@ -78,7 +78,7 @@ def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
 
 
 def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
-    """Return a group's pods: ready pods first, leaving pods last. For the head at most one pod."""
+    """Return a group's pods, ready ones first and leaving ones last; at most one for the head."""
     found = [pod for pod in cluster_pods if pods.group(pod) == group]
     found.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
     if group == HEAD:
@@ -89,7 +89,7 @@ def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
 def awaited(cluster: Object | None, cluster_pods: Sequence[Object]) -> list[Object]:
     """Return the pods that must run before the cluster is ready.
 
-    For a group that grows these are as many pods as its minimum: the autoscaler decides on more.
+    In a group that grows, only the minimum must run: the autoscaler decides on more.
     """
     made = of_cluster(cluster)
     found: list[Object] = []

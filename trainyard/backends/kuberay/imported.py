@@ -1,4 +1,4 @@
-"""A RayCluster, RayJob or RayService of KubeRay (v1, v1alpha1) -> a cluster file (kuberay)."""
+"""Convert KubeRay's RayCluster, RayJob or RayService (v1, v1alpha1) to a cluster file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GPU = "nvidia.com/gpu"
 # Keys of a container that are dropped without a note: Trainyard sets them itself.
 _OURS = ("name", "ports", "imagePullPolicy")
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
-# Every node has its private directories there: Ray's logs, and shared memory.
+# Every node has private directories at these paths: Ray's logs, and shared memory.
 _EVERYWHERE = ("/tmp/ray", SHARED_MEMORY)  # noqa: S108
 _PODS = {"nodeSelector": "node_selector", "tolerations": "tolerations"}
 _CLASSES = {"priorityClassName": "priority_class", "runtimeClassName": "runtime_class"}
@@ -54,7 +54,7 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and notes on what it lacks, changes or leaves to a job."""
+    """Return a cluster file's content, with notes on lost, changed and a job's settings."""
     key = _CLUSTER_OF.get(document["kind"])
     if key is None:
         return _Conversion(document).run()
@@ -114,7 +114,7 @@ class _Conversion:
         return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
 
     def _autoscaler(self) -> None:
-        """Take the autoscaler's CPUs and memory, if its limits and requests are the same."""
+        """Take the autoscaler's CPUs and memory if limits and requests are the same."""
         place = ("spec", "autoscalerOptions")
         found = self._from.see(*place, "resources") or {}
         limits = found.get("limits")
@@ -324,9 +324,9 @@ class _Conversion:
         return found
 
     def _request_all(self, name: str, cpus: int) -> None:
-        """Set the requested CPUs of a node with `cpus: 0` to all CPUs of its container.
+        """Request all CPUs of the container for a node with `cpus: 0`.
 
-        For such a node a cluster file has no limit: Ray may use as many CPUs as are requested.
+        A cluster file has no CPU limit for such a node: Ray may use as many as are requested.
         """
         requests = self._groups.setdefault(name, {}).setdefault("requests", {})
         if "cpus" in requests:
@@ -339,7 +339,7 @@ class _Conversion:
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
-        """Return the variables that are equal in all groups; put the rest below kuberay.groups."""
+        """Return the variables that all groups share; put the rest below kuberay.groups."""
         by_group = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
@@ -361,7 +361,7 @@ class _Conversion:
         return shared
 
     def _group_env(self, group: str, env: Mapping[str, Any]) -> None:
-        """Put variables below kuberay.groups; note those without a value, or set by Trainyard."""
+        """Put variables below kuberay.groups; note variables without text, or set by Trainyard."""
         own = {}
         without_text = []
         set_here = []
@@ -381,7 +381,7 @@ class _Conversion:
             self._groups.setdefault(group, {})["env"] = own
 
     def _shared_pods(self, places: Sequence[tuple[Step, ...]]) -> None:
-        """Take service account, pull Secrets and volumes that are the same in all groups."""
+        """Take the service account, pull Secrets and volumes that all groups share."""
         specs = [(*place, "template", "spec") for place in places]
         for theirs, ours in (
             ("serviceAccountName", "service_account"),
@@ -423,7 +423,7 @@ class _Conversion:
             self._kuberay["shm_size"] = sizes.pop()
         elif sizes:
             self._notes.append(
-                f"{SHARED_MEMORY} of {' or '.join(sorted(sizes))}: kuberay.shm_size is one for "
+                f"{SHARED_MEMORY} of {' or '.join(sorted(sizes))}: kuberay.shm_size is the same for "
                 "all nodes"
             )
 
@@ -469,7 +469,7 @@ def _container(place: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the image if all groups have the same, and remove it from them; else return {}."""
+    """Move the image out of the groups if they all have the same; else return {}."""
     images = {group.get("image") for group in groups}
     if len(images) > 1 or images == {None}:
         return {}

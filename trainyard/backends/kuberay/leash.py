@@ -48,10 +48,10 @@ def _name(where: Location) -> str:
 
 
 def observe(where: Location) -> LeashStatus | None:
-    """Ask Kubernetes for the cluster's leash, as its Deployment's annotation has it.
+    """Ask Kubernetes for the cluster's leash, an annotation of the leash's Deployment.
 
-    Returns None without that Deployment, or if the user may not read it. While the Deployment's pod
-    is not ready, the result has a `problem`.
+    Returns None without the Deployment, or if the user may not read it. The leash has a `problem`
+    while the Deployment's pod is not ready.
     """
     deployment = if_allowed(where.kube.get, DEPLOYMENT, _name(where), namespace=where.namespace)
     if deployment is None or naming.LEASH not in pods.annotations_of(deployment):
@@ -76,8 +76,8 @@ def observe(where: Location) -> LeashStatus | None:
 def put(where: Location, leash: LeashStatus) -> None:
     """Apply the leash's Deployment and account, with the RayCluster as their owner.
 
-    The cluster's Secrets get the same owner, so that Kubernetes removes all of them with the
-    RayCluster. Without a RayCluster nothing is done.
+    The cluster's Secrets get the same owner, so that Kubernetes removes all of these with the
+    RayCluster. Does nothing without a RayCluster.
     """
     live = location.ray_cluster(where)
     if live is None:
@@ -93,7 +93,7 @@ def put(where: Location, leash: LeashStatus) -> None:
 
 
 def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) -> Sequence[Object]:
-    """Return the leash's objects; image, placement, pull Secrets and user are those of the head."""
+    """Return the leash's objects, with the head's image, placement, pull Secrets and user."""
     head = live["spec"]["headGroupSpec"]["template"]["spec"]
     container = head["containers"][0]
     labels = {**naming.labels(where.name), _PART: "leash"}
@@ -145,7 +145,7 @@ def take_off(where: Location) -> None:
 
 
 def release_secrets(where: Location) -> None:
-    """Remove the Secrets' ownerReferences: the Secrets outlive the RayCluster for its successor."""
+    """Remove the Secrets' ownerReferences, so that the Secrets outlive the RayCluster."""
     for secret in _secrets(where):
         if secret["metadata"].get("ownerReferences"):
             _own(where, secret, None)

@@ -17,7 +17,7 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.seams.threads import side_by_side, within
 from trainyard.spec.cluster import ClusterSpec
 
-# Old kubeconfigs may name servers that do not answer: a list must not wait for them.
+# Old kubeconfigs may name servers that do not answer; a list must not wait longer for them.
 ANSWER_SECONDS = 3.0
 
 
@@ -30,8 +30,8 @@ def discover(
 ) -> Discovered:
     """Ask each Kubernetes of these clusters and records for RayClusters with Trainyard's label.
 
-    Returns the locations of the given clusters, and the labelled RayClusters that are none of them.
-    `region` is not used.
+    Returns the locations of the given clusters, and the other labelled RayClusters. `region` is not
+    used.
     """
     locations, problems = _located(clusters)
     kubes: dict[tuple[str, str], Kube] = {}
@@ -41,7 +41,7 @@ def discover(
         kubes[_key(kube)] = kube
 
     refused: dict[tuple[str, str], TrainyardError] = {}
-    # By server, namespace and name: several contexts may lead to one server.
+    # The keys have the server, not the context: several contexts may lead to one server.
     others: dict[tuple[str, str, str], FoundCluster] = {}
     for kube, answer in zip(kubes.values(), side_by_side(ask, kubes.values()), strict=True):
         if isinstance(answer, TrainyardError):
@@ -55,7 +55,7 @@ def discover(
     for name, where in locations.items():
         others.pop((where.kube.server, where.namespace, name), None)
         refusal = refused.get(_key(where.kube))
-        # A user who may not list all namespaces may still use the cluster's own.
+        # A user who may not list all namespaces may still use the cluster's namespace.
         if refusal and not isinstance(refusal, ForbiddenError):
             problems[name] = f"Kubernetes of {where.kube.place}: {refusal.what}"
 
@@ -74,7 +74,7 @@ def discover(
 def _located(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Location], dict[str, str]]:
-    """Return, by name, the locations of the clusters, and for the rest why they have none."""
+    """Return the clusters' locations by name, and for clusters without one, the reason by name."""
     locations = {}
     problems = {}
     for spec, site in clusters:
@@ -90,7 +90,7 @@ def _key(kube: Kube) -> tuple[str, str]:
 
 
 def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | TrainyardError:
-    """Return the RayClusters with Trainyard's label, or the error instead of an answer."""
+    """Ask for the RayClusters with Trainyard's label; an error is returned, not raised."""
     try:
         return within(seconds, lambda: kube.list(RAY_CLUSTER, labels=naming.CLUSTER))
     except ForbiddenError as error:
@@ -112,7 +112,7 @@ def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
 
 
 def _recorded(states: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Kube]:
-    """Yield the Kubernetes of each record, unless its kubeconfig or context no longer exists."""
+    """Yield the Kubernetes of each record whose kubeconfig and context still exist."""
     for state in states:
         record = read_json(state / "cluster.json") or {}
         files = {}

@@ -19,8 +19,7 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
-# Keys that locate a cluster. If `--set` of one of them contradicts the recorded location, the
-# command refuses.
+# Keys that locate a cluster. A command refuses a `--set` of these that contradicts the record.
 _KEYS = ("namespace", "context", "kubeconfig")
 
 
@@ -28,8 +27,8 @@ _KEYS = ("namespace", "context", "kubeconfig")
 class Location:
     """The API server, namespace and name of a cluster, whether or not the cluster exists.
 
-    `section` has the keys below `kuberay:` of the cluster file, or those that another backend gives
-    instead. `owner` is this user's name as an owner.
+    `section` has the keys below `kuberay:` of the cluster file, or another backend's values for
+    these keys. `owner` is this user's name as an owner.
     """
 
     kube: Kube
@@ -44,7 +43,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Record:
-    """The recorded location, by which a cluster is found after its file or context changed.
+    """The recorded location, which finds a cluster even if its file or context has changed.
 
     `kubeconfig` is a list of paths, separated as in $KUBECONFIG.
     """
@@ -68,7 +67,7 @@ class Owner(NamedTuple):
 
 
 def find(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
-    """Return the cluster's recorded location, even if the file says another; else the file's.
+    """Return the cluster's recorded location; without a record, the file's.
 
     Raises RequestError if the recorded context now leads to another server, or if `--set` names
     another location.
@@ -102,7 +101,7 @@ def of_section(spec: ClusterSpec, site: Site, section: KuberaySection) -> Locati
 
 
 def _owner(site: Site) -> str:
-    """Return this user's name as an owner: $TRAINYARD_OWNER, else the recorded, else user@host."""
+    """Return this user's name as an owner: $TRAINYARD_OWNER, else the recorded name, else user@host."""
     record = read(site)
     if record and record.owner:
         return given(site.environ) or record.owner
@@ -125,9 +124,9 @@ def refuse_other(site: Site, location: Location) -> None:
         f"cluster {record.name} is in {record}; now {location} ({location.kube.server}) is asked "
         "for",
         where=str(site.source) if site.source else None,
-        hint=f"To use the recorded one, {remedy} For a second cluster, give it another name: a name is one "
-        "cluster on this machine. To move this one, remove it there first: trainyard cluster.down. "
-        "If that Kubernetes is gone for good, or only got another address: "
+        hint=f"To use the recorded cluster, {remedy} A second cluster needs another name. To move this "
+        "cluster, remove it there first: trainyard cluster.down. "
+        "If that Kubernetes no longer exists, or has another address: "
         f"rm -r {site.state}",
     )
 
@@ -168,7 +167,7 @@ def kubectl(location: Location) -> str:
 def kubectl_words(location: Location) -> list[str]:
     """Return `kubectl` with the flags that select this Kubernetes.
 
-    kubectl takes several kubeconfig files only from $KUBECONFIG: then the words leave them out.
+    Several kubeconfig files are left out: kubectl takes them only from $KUBECONFIG.
     """
     words = ["kubectl"]
     files = location.kube.access.files
@@ -178,7 +177,7 @@ def kubectl_words(location: Location) -> list[str]:
 
 
 def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
-    """Return kubectl's arguments to run a command line in a node's container; for "" a shell."""
+    """Return the kubectl command that runs `command` on a node, or a shell if it is ""."""
     container = naming.WORKER_CONTAINER
     if pods.is_head(pod):
         container = naming.HEAD_CONTAINER
@@ -204,7 +203,7 @@ def ray_cluster(location: Location) -> Object | None:
         "Trainyard did not make it",
         where=location.kube.place,
         hint="Give yours another name (`name:` in the cluster file); "
-        f"or use that one: `backend: existing` with `existing: {{service: {service}}}`.",
+        f"or use that RayCluster: `backend: existing` with `existing: {{service: {service}}}`.",
     )
 
 
@@ -222,7 +221,7 @@ def owners(found: Mapping[str, Any]) -> list[Owner]:
 
 
 def owner_of(live: Object, name: str) -> Object:
-    """Return the ownerReference for objects that Kubernetes is to remove with the RayCluster."""
+    """Return the ownerReference with which Kubernetes removes an object with the RayCluster."""
     return {
         "apiVersion": RAY_CLUSTER.api,
         "kind": RAY_CLUSTER.name,

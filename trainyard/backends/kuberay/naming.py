@@ -1,4 +1,4 @@
-"""Names and labels of a cluster's objects on Kubernetes, by which later commands find them."""
+"""Names and labels of a cluster's objects on Kubernetes, which later commands search for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 CLUSTER = "io.trainyard/cluster"
-# The label of namespaces, CRDs and other objects that Trainyard made. `cluster.down --purge`
-# removes only namespaces and CRDs with it.
+# The label of objects that Trainyard made. `cluster.down --purge` removes only namespaces and CRDs
+# with this label.
 MADE_BY = "app.kubernetes.io/managed-by"
 US = "trainyard"
 # Annotations of the RayCluster; OWNER is also one of the outputs claim.
@@ -45,9 +45,8 @@ def token_secret(name: str) -> str:
     return name
 
 
-# The names of Secrets that images are pulled with. Cluster names have no dots, so no token's Secret
-# can have such a name. `image.verify` has a separate Secret, since `cluster.up` and `cluster.down`
-# may make or remove the cluster's Secret at the same time.
+# Cluster names have no dots, so no token's Secret has the name of a pull Secret. `image.verify` has
+# its own Secret, as `cluster.up` or `cluster.down` may change the cluster's at the same time.
 def pull_secret(name: str) -> str:
     return f"{name}.pull"
 
@@ -66,7 +65,7 @@ def of_pods(name: str) -> str:
 
 
 def node_name(pod: Mapping[str, Any]) -> str:
-    """Return the name of a pod's Ray node: `head`, or group and end of the pod's name: `gpu-x7k2p`.
+    """Return the name of a pod's Ray node: `head`, or group and the pod's suffix (`gpu-x7k2p`).
 
     `ray start` in the pod makes the same name from $HOSTNAME (kuberay/manifest, `_ray_start`).
     """

@@ -19,7 +19,7 @@ LEAVES = "is being removed"
 
 
 class _Seen(NamedTuple):
-    """A node's state, judged by its pod; the fields are as in NodeStatus."""
+    """The state of a pod's node; the fields are as in NodeStatus."""
 
     state: NodeState
     detail: str
@@ -29,7 +29,7 @@ class _Seen(NamedTuple):
 def statuses(
     declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str]
 ) -> tuple[NodeStatus, ...]:
-    """Return the status of every node of these groups, and of pods of other groups as surplus.
+    """Return the status of every node of these groups; pods of other groups are surplus.
 
     `alive` are the names of the nodes that Ray calls alive.
     """
@@ -53,10 +53,9 @@ def text(nodes: Iterable[NodeStatus]) -> str:
 
 
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
-    """Yield the nodes that a run may expect, and as `optional` those that Ray may add or remove.
+    """Yield the nodes that a run may expect; Ray may add or remove `optional` nodes.
 
-    If a group has more nodes than its minimum, all of its nodes are optional: Ray chooses which of
-    them it removes.
+    All nodes of a group above its minimum are optional: Ray chooses which to remove.
     """
     for group in made:
         existing = []
@@ -84,7 +83,7 @@ def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterat
     """
     members = groups.members(group.name, snapshot.pods)
     for index, pod in enumerate(members):
-        # Leaving pods come last: one is surplus if the pods before it reach the group's minimum.
+        # Leaving pods come last: they are surplus if the pods before them reach the minimum.
         limit = group.most
         if pods.is_leaving(pod):
             limit = group.least
@@ -113,11 +112,11 @@ def _unmade(group: Group, index: int) -> str:
 
 def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> _Seen:
     cause = diagnosis.of_pod(pod, snapshot)
-    # A node that Ray calls alive runs tasks, even if Kubernetes calls its host not ready. A kubelet
-    # that restarts calls its pods unready, and a restarted control plane calls hosts not ready.
+    # A node that Ray calls alive runs tasks, even if Kubernetes calls its host not ready, as it
+    # does after a restart of a kubelet or control plane.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
     if cause and cause.key == diagnosis.WAITS_FOR_HEAD:
-        # Every worker waits a while for its head: that is no fault yet.
+        # Every worker waits a while for its head, which is no fault yet.
         return _Seen("starting", cause.summary)
     if cause and not (lives and cause.key == NOT_READY):
         return _Seen("broken", cause.summary)
@@ -125,7 +124,7 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
     if surplus and pods.is_leaving(pod):
         return _Seen("surplus", LEAVES)
     if surplus:
-        return _Seen("surplus", "is one too many")
+        return _Seen("surplus", "is surplus")
     if lives and cause:
         return _Seen("up", cause.summary)
     if lives:
@@ -133,15 +132,15 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
     if pods.is_leaving(pod):
         return _Seen("broken", LEAVES)
 
-    doing = _told_by_status(pod)
+    doing = _doing_by_status(pod)
     newest = pods.newest(snapshot.events_of(pod), "Pulling", "Pulled", "Created")
     if not doing and newest and pods.reason(newest) == "Pulling":
         return _Seen("starting", "pulls the image", is_pulling=True)
     return _Seen("starting", doing or "is being made")
 
 
-def _told_by_status(pod: Object) -> str:
-    """Return what a pod is doing, judged by its status; "" if only its events can tell."""
+def _doing_by_status(pod: Object) -> str:
+    """Return what a pod is doing according to its status; "" if the status does not show it."""
     if pods.is_ready(pod):
         return "not yet in Ray"
     if not pods.host(pod):

@@ -15,7 +15,7 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def namespace_step(location: Location, document: Object) -> Step:
-    """Return the step that makes the namespace; if it may not be read, it counts as existing."""
+    """Return the step that makes the namespace; an unreadable namespace counts as existing."""
 
     def done() -> Answer:
         try:
@@ -44,7 +44,7 @@ def token_step(location: Location) -> Step:
             refuse_foreign(secret, location, SECRET)
         if record.secret_token(secret):
             return YES
-        return no(f"the Secret {name} has none: remove it")
+        return no(f"the Secret {name} has no token: remove the Secret")
 
     def make_token() -> None:
         document = {
@@ -64,14 +64,14 @@ def token(location: Location) -> str | None:
 
 
 def login_step(location: Location, document: Object | None) -> Step:
-    """Return the step that makes the pull Secret `document`; for None, the step that removes it."""
+    """Return the step that makes the pull Secret `document`, or that removes it for None."""
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:
         secret = location.kube.get(SECRET, name, namespace=location.namespace)
         if document is None:
             if secret and is_ours(secret, location.name):
-                return no("there is one, and the image needs none")
+                return no("there is a login that the image does not need")
             return YES
         if secret is None:
             return no("there is none")
@@ -135,7 +135,7 @@ def _size(claim: Object) -> float:
 
 
 def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
-    """Raise RequestError if an object that has a name of the cluster's objects lacks its label."""
+    """Raise RequestError if an object with the name of a cluster's object lacks its label."""
     if is_ours(found, location.name):
         return
     raise RequestError(
@@ -147,6 +147,6 @@ def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
 
 
 def make(location: Location, kind: Kind, document: Object) -> None:
-    """Create an object; if it exists, because another command was faster, leave it as it is."""
+    """Create an object, or keep the one that another command has created meanwhile."""
     with suppress(ConflictError):
         location.kube.create(kind, document, namespace=location.namespace)

@@ -1,4 +1,4 @@
-"""The KubeRay operator: Trainyard uses an existing one, else installs it with Helm, CRDs first."""
+"""The KubeRay operator: Trainyard uses an existing one, or installs one with Helm, CRDs first."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from trainyard.steps import YES, Answer, Step, no
 # The chart's label (helm-chart/kuberay-operator/templates/deployment.yaml).
 LABELLED = "app.kubernetes.io/name=kuberay-operator"
 RAY_CLUSTERS = "rayclusters.ray.io"
-# The beginning of the description of Trainyard's Helm releases. A release of a Helm that failed or
-# was killed has another description.
+# The descriptions of Trainyard's Helm releases begin with this. A failed or killed Helm leaves a
+# release with another description.
 BY_US = "by trainyard"
-# Helm is called without --wait and takes seconds: a release that is pending for longer is from a
-# killed command.
+# Helm without --wait takes seconds: a killed command left a release that is pending for longer.
 PENDING_SECONDS = 15
-# The operator's image has about 60 MB, and its registry may be slow. The limit is longer than the
-# longest tolerance (debounce.STILL), so that a cause is reported first.
+# The operator's image has about 60 MB, and its registry may be slow. The limit exceeds the longest
+# tolerance (debounce.STILL), so that a cause is reported first.
 AVAILABLE_SECONDS = 360.0
 _IMAGE = re.compile(
     r"(?:^|/)(?:kuberay/operator|kuberay-operator)(?::v?(?P<version>\d+(?:\.\d+)+))?(?=[-:@]|$)"
@@ -38,7 +37,7 @@ _IMAGE = re.compile(
 
 @dataclass(frozen=True)
 class Kuberay:
-    """The KubeRay that a Kubernetes had when the command began, and how to install one.
+    """The KubeRay of a Kubernetes when the command began, and how to install KubeRay.
 
     `serves`: the API server knows the kind RayCluster. `operators` are the Deployments of
     operators; None where the user may not list Deployments.
@@ -83,9 +82,9 @@ def read(location: Location, site: Site) -> Kuberay:
     if kuberay.operators is None and not kuberay.serves:
         raise PrerequisiteError(
             "there is no KubeRay on this Kubernetes, and you may not install it",
-            hint="Ask an administrator of it for the KubeRay operator with its CRDs, "
+            hint="Ask its administrator for the KubeRay operator with its CRDs, "
             f"{versions.OLDEST_KUBERAY} or newer; or run cluster.up once with the rights to "
-            "install it.",
+            "install the operator.",
         )
 
     if kuberay.operators and all(is_old(deployment) for deployment in kuberay.operators):
@@ -119,7 +118,7 @@ def how_to_apply(section: Section) -> str:
 def find(kube: Kube) -> tuple[Object, ...] | None:
     """Return the Deployments of KubeRay operators in all namespaces; None if listing is forbidden.
 
-    They are found by the chart's label; if no Deployment has it, by their image.
+    The chart's label finds them, or their image if no Deployment has the label.
     """
     labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
     if labelled is None:
@@ -132,8 +131,8 @@ def find(kube: Kube) -> tuple[Object, ...] | None:
 def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
     """Return the operator's Helm release if Trainyard installed it, or began to; else None.
 
-    A release that is not complete lacks Trainyard's description. It counts if its namespace has
-    Trainyard's label.
+    An incomplete release lacks Trainyard's description, but counts if its namespace has Trainyard's
+    label.
     """
     release = helm.release(section.release, section.namespace)
     if release is None or release.description.startswith(BY_US):
@@ -156,7 +155,7 @@ def _chart(section: Section, site: Site) -> Chart:
 
 
 def _image(deployment: Object) -> re.Match[str] | None:
-    """Return the match of an operator's image in a Deployment; None if it is not an operator."""
+    """Return the match of the operator's image in a Deployment; None for other Deployments."""
     for container in deployment["spec"]["template"]["spec"].get("containers") or ():
         match = _IMAGE.search(container.get("image") or "")
         if match:
@@ -165,7 +164,7 @@ def _image(deployment: Object) -> re.Match[str] | None:
 
 
 def is_old(deployment: Object) -> bool:
-    """Say whether an operator is too old; one whose image has no version in its tag is not."""
+    """Say whether an operator is too old; False if its image's tag has no version."""
     image = _image(deployment)
     if image is None or image["version"] is None:
         return False
@@ -175,8 +174,8 @@ def is_old(deployment: Object) -> bool:
 def _too_old(deployment: Object, section: Section) -> PrerequisiteError:
     metadata = deployment["metadata"]
     return PrerequisiteError(
-        f"the KubeRay operator that is there is older than {versions.OLDEST_KUBERAY}, which "
-        "clusters with a token need",
+        f"the existing KubeRay operator is older than {versions.OLDEST_KUBERAY}, which clusters "
+        "with a token need",
         where=f"deployment {metadata['name']}, namespace {metadata['namespace']}",
         hint="Trainyard replaces no operator, as other clusters depend on it. Have it upgraded, "
         f"its CRDs first, for example to {versions.KUBERAY}: {how_to_apply(section)}",
@@ -186,7 +185,7 @@ def _too_old(deployment: Object, section: Section) -> PrerequisiteError:
 def _crds_step(kuberay: Kuberay) -> Step:
     """Return the step that applies the chart's CRDs.
 
-    The CRD of RayClusters comes last: once it is served, all are there.
+    The CRD of RayClusters comes last: once it is served, so are the others.
     """
     kube = kuberay.location.kube
     version = kuberay.chart.version
@@ -239,7 +238,7 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
 def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce, *, has_run: bool) -> None:
     """Raise the cause of an operator without a ready pod, once the cause outlasts its tolerance."""
     namespace = deployment["metadata"]["namespace"]
-    # A user who may read the Deployment may still not be allowed to read its pods.
+    # The user may have the right to read Deployments, but not pods.
     found = if_allowed(kube.list, POD, namespace=namespace, labels=LABELLED) or []
     observed = snapshot.of_pods(kube, namespace, found, owner=deployment, name=pods.name)
     expired = debounce.expired(diagnosis.of_deployment(observed, has_run=has_run))

@@ -1,4 +1,4 @@
-"""RayClusters that Trainyard did not make, and the cluster file that uses each of them."""
+"""RayClusters that Trainyard did not make, each with a cluster file that uses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 def discover(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """Ask Kubernetes for RayClusters without Trainyard's label, in a namespace, or (None) in all.
+    """List the RayClusters without Trainyard's label in a namespace, or in all (None).
 
     Raises PrerequisiteError if the context does not exist, and OutsideError if the user may not
     list them.
@@ -38,9 +38,9 @@ def discover(
 
 
 def _described(cluster: Object, context: str) -> OthersCluster:
-    """Return a RayCluster with the content of a file that uses it: backend existing, its service.
+    """Return a RayCluster with the content of a file that uses its service (backend existing).
 
-    Notes say if the head has no service yet (its name is then a guess), and if no token is needed.
+    Notes say if the head has no service yet, whose name is then a guess, or if no token is needed.
     """
     name = cluster["metadata"]["name"]
     namespace = cluster["metadata"]["namespace"]
@@ -50,8 +50,7 @@ def _described(cluster: Object, context: str) -> OthersCluster:
     if not service:
         service = f"{name}-head-svc"
         notes.append(
-            f"RayCluster {namespace}/{name} has no head service yet: {service} is what KubeRay "
-            "will call it"
+            f"RayCluster {namespace}/{name} has no head service yet: KubeRay will call it {service}"
         )
 
     section: dict[str, Any] = {"service": f"{namespace}/{service}", "context": context}

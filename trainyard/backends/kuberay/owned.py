@@ -19,7 +19,7 @@ _TITLES = {
 
 
 def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step]:
-    """Yield the steps that make the objects that the file asks for, and remove the rest."""
+    """Yield the steps that make the objects in `documents`, and remove the others."""
     wanted = {BUDGET: documents.budget, NETWORK_POLICY: documents.network_policy}
     for kind, document in wanted.items():
         if document is not None:
@@ -29,7 +29,7 @@ def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step
 
 
 def left(where: Location, uids: frozenset[str]) -> list[tuple[Kind, Object]]:
-    """Ask for the disruption budget and network policy; return those owned by one of these uids."""
+    """Return the disruption budget and network policy that one of these uids owns."""
     objects = []
     for kind in _TITLES:
         found = _of_ours(where, kind)

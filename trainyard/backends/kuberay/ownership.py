@@ -11,8 +11,8 @@ from trainyard.steps import YES, Answer, Step, no
 def of(where: Location, live: Object | None) -> str:
     """Return the owner of a cluster; "" if no object of the cluster names one.
 
-    `live` is the RayCluster. Without one, Kubernetes is asked for the claim for outputs, which may
-    outlive the RayCluster.
+    `live` is the RayCluster. Without it, the claim for outputs is read, which may outlive the
+    RayCluster.
     """
     found = live or where.kube.get(CLAIM, naming.claim(where.name), namespace=where.namespace)
     if found and location.is_ours(found, where.name):
@@ -29,7 +29,7 @@ def is_other(where: Location, owner: str) -> bool:
 
 
 def take_step(where: Location, owner: str) -> Step:
-    """Return the step that names this user as the owner on the RayCluster and the claim."""
+    """Return the step that makes this user the owner of the RayCluster and the claim."""
 
     def marked() -> list[tuple[Kind, Object]]:
         names = {RAY_CLUSTER: where.name, CLAIM: naming.claim(where.name)}

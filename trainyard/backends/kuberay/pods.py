@@ -1,4 +1,4 @@
-"""Facts read from a pod, a Kubernetes node, an event or another object of Kubernetes; pure."""
+"""Facts about a pod, a Kubernetes node, an event or another Kubernetes object; pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 from trainyard.backends.kuberay import naming
 from trainyard.seams.kube.types import Object
 
-# Reasons of a container whose kubelet waits, longer each time, before it retries
+# Reasons of a container whose kubelet backs off before it retries
 # (kubernetes/pkg/kubelet/images/types.go).
 BACKING_OFF = ("ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff")
 _RAY = (naming.HEAD_CONTAINER, naming.WORKER_CONTAINER)
@@ -30,8 +30,8 @@ class Ended:
 class Container:
     """The present state of a pod's container.
 
-    `ended` is how the present run ended, None while it runs. `last` is how the run before a restart
-    ended. `waiting` and `message` are the reason and text of a container that waits to start.
+    `ended` is the end of the present run, None while it runs. `last` is the end of the run before a
+    restart. `waiting` and `message` are the reason and text of a container that waits to start.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Container:
 
     @property
     def failed(self) -> Ended | None:
-        """Return the container's newest end if that was a failure, else None."""
+        """Return the container's newest end if it is a failure, else None."""
         ended = self.ended or self.last
         if ended and (ended.code != 0 or ended.reason == "OOMKilled"):
             return ended
@@ -93,7 +93,6 @@ def is_ready(pod: Object) -> bool:
 
 
 def condition(owner: Object, kind: str) -> Mapping[str, Any]:
-    """Return an object's condition of this type; {} if it has none."""
     conditions: Sequence[Mapping[str, Any]] = (owner.get("status") or {}).get("conditions") or ()
     return next((found for found in conditions if found.get("type") == kind), {})
 
@@ -111,7 +110,6 @@ def annotations_of(found: Object) -> Mapping[str, str]:
 
 
 def internal_ip(host: Object) -> str:
-    """Return the InternalIP of a Kubernetes node; "" if it has none."""
     for address in host["status"].get("addresses") or ():
         if address["type"] == "InternalIP":
             return str(address["address"])
@@ -129,7 +127,7 @@ def runs_ray(pod: Object) -> bool:
 
 
 def ray_started(pod: Object) -> float:
-    """Return when the Ray container of a pod started, in Unix seconds; 0 if it does not run."""
+    """Return when a pod's Ray container started, in Unix seconds; 0 if it does not run."""
     for container in containers(pod):
         if container.name in _RAY:
             return seconds(container.running_since)
@@ -137,7 +135,7 @@ def ray_started(pod: Object) -> float:
 
 
 def is_backing_off(pod: Object) -> bool:
-    """Say whether Ray does not run because the kubelet waits up to 5 min before a retry."""
+    """Say whether Ray waits for the kubelet, which backs off for up to 5 min before a retry."""
     waits = any(container.waiting in BACKING_OFF for container in containers(pod))
     return waits and not is_leaving(pod) and not runs_ray(pod)
 
@@ -160,7 +158,7 @@ def waits_for_head(pod: Object) -> bool:
 
 
 def declared(pod: Object, container: str) -> Mapping[str, Any]:
-    """Return a container's entry in the pod's spec; {} if there is none of this name."""
+    """Return a container's entry in the pod's spec, or {}."""
     spec = pod.get("spec") or {}
     declared_containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for declaration in declared_containers:
@@ -176,7 +174,7 @@ def limit(pod: Object, container: str, resource: str) -> str:
 
 
 def gpus(pod: Object, resource: str) -> int:
-    """Return how many GPUs of this resource a pod's containers have as limits."""
+    """Return the sum of the limits of this GPU resource over a pod's containers."""
     held = 0
     for container in pod["spec"]["containers"]:
         held += int(limit(pod, container["name"], resource) or 0)

@@ -20,16 +20,15 @@ from trainyard.steps import YES, Answer, Step, no, nothing
 
 RAY_KINDS = (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
 # A namespace with another user's object of these kinds is not removed. Other kinds exist only
-# together with these, or are made again by themselves.
+# together with these, or are recreated automatically.
 TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT, *RAY_KINDS)
 
 
 def steps(where: Location, site: Site) -> list[Step]:
-    """Return the steps of --purge; for what stays, a step that does nothing says why.
+    """Return the steps of --purge; a step that does nothing names each thing that stays, and why.
 
     Raises RequestError if other Ray objects need the operator, ForbiddenError if the user may not
-    list those. Raises PrerequisiteError if Helm is missing, and Trainyard made the CRDs or the
-    operator's namespace.
+    list them, and PrerequisiteError if Helm is missing to remove what Trainyard installed.
     """
     section = where.section.operator
     helm = operator.helm_of(where, site)
@@ -55,9 +54,9 @@ def steps(where: Location, site: Site) -> list[Step]:
 
 
 def refuse_while_needed(where: Location, what: str = "the KubeRay operator") -> None:
-    """Raise RequestError if any namespace has a Ray object besides this cluster's RayCluster.
+    """Raise RequestError if any namespace has a Ray object other than this cluster's RayCluster.
 
-    `what` is the thing to be removed, which such objects need.
+    `what` is the thing to remove, which such objects need.
     """
     users = []
     for kind in RAY_KINDS:
@@ -74,7 +73,7 @@ def refuse_while_needed(where: Location, what: str = "the KubeRay operator") -> 
     raise RequestError(
         f"{what} is not removed: {live} it",
         where=wording.named(sorted(users)),
-        hint="Leave out --purge: then only this cluster is removed. Or remove those first.",
+        hint="Leave out --purge: then only this cluster is removed. Or remove the other objects first.",
     )
 
 
@@ -125,7 +124,7 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
-    """Return one step that removes Trainyard's empty namespaces, and one for each that stays."""
+    """Return a step that removes Trainyard's empty namespaces, and one per namespace that stays."""
     reasons = {name: _why_it_stays(where, name) for name in names}
     ours = [name for name, reason in reasons.items() if not reason]
 
@@ -135,7 +134,7 @@ def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
 
     steps = []
     if ours:
-        # One step removes all at the same time: Kubernetes takes 5 s for each namespace.
+        # One step removes all in parallel: Kubernetes takes 5 s for each namespace.
         title = f"Remove namespace{'s' * (len(ours) > 1)} {' and '.join(ours)}"
         steps.append(removal.step(where, "remove-namespaces", title, left))
     for name, reason in reasons.items():
@@ -159,7 +158,7 @@ def _why_it_stays(where: Location, name: str) -> str:
 def _tenants(where: Location, namespace: str) -> list[str]:
     """Return a namespace's objects that are neither this cluster's nor the operator's.
 
-    Only the kinds TENANTS count. A kind that the user may not list is skipped.
+    Only the kinds TENANTS count, without kinds that the user may not list.
     """
     others = []
     for kind in TENANTS:
@@ -172,7 +171,7 @@ def _tenants(where: Location, namespace: str) -> list[str]:
 def _is_known(kind: Kind, found: Object, where: Location) -> bool:
     """Say whether an object is this cluster's, the operator's, or owned by a RayCluster.
 
-    The RayCluster itself counts: its pods need not be named next to it.
+    The pods of another RayCluster count as known: the RayCluster itself is named.
     """
     if kind == kinds.RAY_CLUSTER:
         return _is_the_cluster(kind, found, where)

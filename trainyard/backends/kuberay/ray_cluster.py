@@ -1,8 +1,8 @@
 """The RayCluster: its drift from the file, the step that makes it, and its predecessor's removal.
 
 KubeRay 1.5 changes a running cluster only in part (ray-operator/controllers/ray/
-raycluster_controller.go, reconcilePods): it resizes groups and makes new ones. A changed pod
-template affects only pods made later. Pods of a removed group stay.
+raycluster_controller.go, reconcilePods): it resizes groups and makes new groups. A changed pod
+template affects only later pods. Pods of a removed group stay.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _OPTIONS = {"num-cpus": "cpus", "num-gpus": "gpus", "memory": "memory"}
 _OF_GROUP = ("idle_timeout", *_OPTIONS.values())
 _SIMULATED = "kuberay.simulated_gpus"
 _AUTOSCALER = "the head's autoscaler, which groups that grow need,"
-# Words that change whenever a node's size does: they are not listed next to a changed size.
+# These words change with a node's size, so they are not listed next to a changed size.
 _FOLLOWS = re.compile(
     r"resources|object-store|volumes|NVIDIA_VISIBLE_DEVICES|runtimeClassName|tolerations"
 )
 _OF_SIZE = (*_OPTIONS.values(), _SIMULATED)
-# The content of a RayCluster by (group, word). A word is the cluster file's key, if it has one.
+# The content of a RayCluster by (group, word). A word is a key of the cluster file if one exists.
 Words = dict[tuple[str, str], Any]
 # The API server's text for a field that is not in the CRD (structured-merge-diff).
 _UNKNOWN_FIELD = "field not declared in schema"
@@ -40,10 +40,10 @@ _UNKNOWN_FIELD = "field not declared in schema"
 
 @dataclass(frozen=True)
 class Change:
-    """One difference between the running RayCluster and the file, in words.
+    """One difference between the running RayCluster and the file, as text.
 
-    `applied`: KubeRay carries the change out on a running cluster. `ends_nodes`: that ends nodes,
-    as the group gets smaller.
+    `applied`: KubeRay makes the change on a running cluster. `ends_nodes`: the change ends nodes,
+    because the group gets smaller.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Change:
 def changes(live: Object, desired: Object) -> tuple[Change, ...]:
     """Return the differences between the live RayCluster and the API server's dry run (`desired`).
 
-    The present number of nodes of a group that grows is never a difference: the autoscaler sets it.
+    In a group that grows, the autoscaler sets the number of nodes, which is never a difference.
     """
     old = _described(live)
     new = _described(desired)
@@ -93,7 +93,7 @@ class _Sizes(NamedTuple):
 def _described(ray_cluster: Object) -> Words:
     """Return the content of a RayCluster by (group, word).
 
-    The group is "" for keys of the whole cluster. The word "" means the group's existence.
+    The group "" has the keys of the whole cluster. The word "" means that the group exists.
     """
     spec = ray_cluster["spec"]
     words: Words = {
@@ -138,10 +138,9 @@ def _described_group(group: Object) -> dict[str, Any]:
 
 
 def carried(desired: Object, live: Object | None) -> Object:
-    """Return the desired RayCluster with the live one's `replicas` where the autoscaler sets them.
+    """Return the desired RayCluster with the live `replicas` where the autoscaler sets them.
 
-    The API server replaces the list of groups as a whole (the CRD names no key), so groups must be
-    complete.
+    The groups must be complete: the API server replaces the whole list (the CRD names no key).
     """
     if live is None or not groups(desired):
         return desired
@@ -191,7 +190,7 @@ def _shown(word: str, value: Any) -> Any:
 def differences(desired: Desired) -> tuple[Change, ...]:
     """Return the differences between the running RayCluster and the file.
 
-    Asks the API server for a dry run, so that its defaults are no differences.
+    A dry run of the API server fills in its defaults, so that they are no differences.
     """
     if desired.running is None:
         return ()
@@ -206,9 +205,9 @@ def document(desired: Desired) -> Object:
 
 
 def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
-    """Return the error if KubeRay cannot carry out a change on the running cluster, else None.
+    """Return the error if KubeRay cannot make a change on the running cluster, else None.
 
-    With --recreate there is no such error.
+    Returns None with --recreate.
     """
     ignored = [change.text for change in found if not change.applied]
     if not ignored or desired.site.wishes.recreate:
@@ -247,7 +246,7 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
 def replace_step(desired: Desired) -> Step | None:
     """Return the step that removes a former RayCluster; None if there is none to remove.
 
-    It is one to be replaced, one that is being removed, or one that is gone but still has pods.
+    A former RayCluster is to be replaced, is being removed, or is gone but still has pods.
     """
     live = desired.live
     where = desired.location
@@ -265,7 +264,7 @@ def replace_step(desired: Desired) -> Step | None:
 
 
 def _owned(body: Object, live: Object | None) -> Object:
-    """Return the body with the owner annotation of the live RayCluster: an apply must keep it."""
+    """Add the live RayCluster's owner annotation to the body, as an apply must keep it."""
     if live is None:
         return body
     annotations = {**body["metadata"]["annotations"], naming.OWNER: ownership.named_by(live)}
@@ -282,8 +281,7 @@ def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
         if _UNKNOWN_FIELD not in str(error):
             raise
         raise PrerequisiteError(
-            "Kubernetes knows an older RayCluster than its KubeRay operator: Helm does not "
-            "upgrade CRDs",
+            "the CRD of RayClusters is older than the KubeRay operator: Helm does not upgrade CRDs",
             where=error.what,
             hint=f"Have its CRDs applied: {operator.how_to_apply(where.section.operator)}",
         ) from error

@@ -1,4 +1,4 @@
-"""Removal of objects: wait until Kubernetes has none left, and say what holds one that stays."""
+"""Removal of objects: wait until none is left, and say what holds an object that stays."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from trainyard.errors import LeftoverError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER, Kind, Object
 from trainyard.steps import YES, Answer, Clock, Step, no
 
-# A pod has 30 s from SIGTERM to SIGKILL; the rest is for a busy kubelet.
+# A pod has 30 s from SIGTERM to SIGKILL; a busy kubelet needs longer.
 GONE_SECONDS = 75.0
 POLL_SECONDS = 0.3
-# The finalizer by which Kubernetes holds an object while the objects that it owns are removed.
+# With this finalizer Kubernetes holds an object until the objects that it owns are removed.
 _FOREGROUND = "foregroundDeletion"
 Left = Sequence[tuple[Kind, Object]]
 
 
 def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]) -> frozenset[str]:
-    """Return the uids of the cluster's RayClusters: the live one, and former ones that have pods.
+    """Return the uids of the live RayCluster, and of former ones that still have pods.
 
     A live RayCluster that Trainyard did not make is left out.
     """
@@ -43,7 +43,7 @@ def ray_cluster_step(
 ) -> Step:
     """Return the step that removes these RayClusters, and waits until all they own is gone.
 
-    The step must wait: a service that is removed late would block the name for its successor.
+    Without the wait, a service that is removed late would block its successor's name.
     """
     kube = location.kube
     name = location.name
@@ -51,8 +51,7 @@ def ray_cluster_step(
 
     def left() -> Left:
         live = kube.get(RAY_CLUSTER, name, namespace=namespace)
-        # Pods come first, as an error names the first object: the RayCluster only waits for its
-        # pods.
+        # An error names the first object. Pods come first: the RayCluster only waits for them.
         objects = []
         for pod in snapshot.cluster_pods(location):
             if uids.intersection(owner.uid for owner in owners(pod)):
@@ -62,8 +61,8 @@ def ray_cluster_step(
         return [*objects, *owned.left(location, uids)]
 
     def remove() -> None:
-        # A leash makes the RayCluster own the Secrets. They must outlive this step: the next
-        # cluster needs them, or the next step removes them and waits until they are gone.
+        # A leash makes the RayCluster own the Secrets, which must outlive this step: the next
+        # cluster needs the Secrets, or the next step removes them and waits for their end.
         leash.release_secrets(location)
         for uid in uids:
             kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)
@@ -103,7 +102,7 @@ def step(
 
 def delete(location: Location, objects: Left) -> None:
     for kind, found in objects:
-        # The uid makes sure that a successor of the same name is not deleted.
+        # The uid keeps a successor of the same name from being deleted.
         location.kube.delete(
             kind, pods.name(found), namespace=location.namespace, uid=pods.uid(found)
         )
@@ -126,7 +125,7 @@ def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = 
 def leftover(location: Location, left: Left) -> LeftoverError:
     """Return the error for objects that stay: all their names, and why the first one stays.
 
-    For a pod, Kubernetes is asked for events and for the pod's host.
+    For a pod, the events and the pod's host are read.
     """
     kind, first = left[0]
     metadata = first["metadata"]
@@ -147,7 +146,7 @@ def leftover(location: Location, left: Left) -> LeftoverError:
     finalizers = [held for held in metadata.get("finalizers") or () if held != _FOREGROUND]
     if finalizers:
         why = f"is held by its finalizer {', '.join(finalizers)}"
-        hint = "Does the program run that put it there? If it is gone for good: "
+        hint = "Does the program that set the finalizer run? If it no longer exists: "
         hint += f"""{command} patch {resource} {name} --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
     elif silent_host:
         # Kubernetes keeps a pod until its host's kubelet reports the pod's end.

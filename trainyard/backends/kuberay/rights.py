@@ -35,7 +35,7 @@ MAKE: Verbs = {
     **REMOVE,
     (RAY_CLUSTER, ""): _CHANGES,
     (SECRET, ""): _CHANGES,
-    # seams/kube asks for a port-forward by GET.
+    # seams/kube requests a port-forward with GET.
     (POD, "portforward"): ("get",),
 }
 STORAGE: Verbs = {(CLAIM, ""): _CHANGES}
@@ -45,7 +45,7 @@ LEASH: Verbs = {(kind, ""): _CHANGES for kind in leash.KINDS}
 
 
 def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
-    """Return the rights that are needed to make, use and remove the cluster of a file."""
+    """Return the rights to make, use and remove the cluster of a file."""
     verbs = {**MAKE}
     if section.storage is not None and section.storage.size is not None:
         verbs |= STORAGE

@@ -1,4 +1,4 @@
-"""A cluster's objects, read in parallel at one time; hosts and logs are read only when needed."""
+"""A cluster's objects, read in parallel; hosts and logs are read only when needed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def if_allowed(
 class Snapshot:
     """Pods, the head's first, with their owner, and all events of their namespace, oldest first.
 
-    `owner` is a RayCluster or a Deployment; None if it does not exist. `name` returns what messages
-    call a pod. `wait_for_machines` is how many seconds a pod may wait for a host with room.
+    `owner` is a RayCluster or a Deployment, or None. `name` returns a pod's name in messages.
+    `wait_for_machines` is how many seconds a pod may wait for a host.
     """
 
     kube: Kube
@@ -49,12 +49,12 @@ class Snapshot:
 
     @property
     def head(self) -> Object | None:
-        """Return the head's pod, or None; a leaving pod only if there is no other."""
+        """Return the head's pod, or None; prefer a pod that is not leaving."""
         return next(iter(groups.members(groups.HEAD, self.pods)), None)
 
     @cached_property
     def hosts(self) -> Mapping[str, Object | None]:
-        """Ask for the hosts of unready pods, by their names; {} if the user may not read hosts.
+        """Return the hosts of unready pods by name; {} if the user may not read hosts.
 
         A host that no longer exists is None.
         """
@@ -75,10 +75,7 @@ class Snapshot:
         return tuple(found)
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
-        """Ask for a container's last log lines: of its present run, or of its `former` run.
-
-        An error is returned as text.
-        """
+        """Return the last log lines of a container's present or `former` run, or an error as text."""
         try:
             return self.kube.logs(
                 pods.name(pod),
@@ -111,7 +108,7 @@ def read(where: Location) -> Snapshot:
 
 
 def cluster_pods(where: Location) -> list[Object]:
-    """Ask for the cluster's pods, also those of a former RayCluster: head first, then by age."""
+    """Return the pods of the cluster and of a former RayCluster: head first, then by age."""
     labels = naming.of_ray_cluster(where.name)
     found = where.kube.list(POD, namespace=where.namespace, labels=labels)
 
@@ -123,7 +120,7 @@ def cluster_pods(where: Location) -> list[Object]:
 
 
 def node_pods(where: Location) -> dict[str, Object]:
-    """Ask for the pods, and return them by node name; a leaving pod only if there is no other."""
+    """Return the cluster's pods by node name; prefer pods that are not leaving."""
     leaving_first = sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)
     return {naming.node_name(pod): pod for pod in leaving_first}
 
@@ -140,6 +137,6 @@ def of_pods(
 
 
 def _events(kube: Kube, namespace: str) -> tuple[Object, ...]:
-    """Ask for the events of a namespace, oldest first; () where the user may not list them."""
+    """Return the events of a namespace, oldest first; () if the user may not list them."""
     found = if_allowed(kube.list, EVENT, namespace=namespace) or ()
     return tuple(sorted(found, key=pods.when))

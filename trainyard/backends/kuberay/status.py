@@ -44,8 +44,8 @@ from trainyard.seams.kube.types import NODE, Object
 from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 
-# In the logs, a container's output has the container's name as its file name. The output of the
-# container's former run has this prefix.
+# In the logs, the file name of a container's output is the container's name, with this prefix for
+# the former run.
 FORMER = "former "
 DEVICE_PLUGIN = (
     "Does NVIDIA's device plugin run there? It withdraws broken GPUs: kubectl describe node {host}"
@@ -67,7 +67,7 @@ def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus
     """
     where = dashboard.location
     snapshot = snapshots.read(where)
-    # A user who may read pods may still not be allowed to read Secrets.
+    # The user may have the right to read pods, but not Secrets.
     token = if_allowed(objects.token, where)
     alive, problem = _ask_ray(dashboard, token, snapshot)
     declared = groups.of_file(spec, snapshot.owner).values()
@@ -82,7 +82,7 @@ def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus
 
     if token:
         now = replace(now, token_command=_token_command(where, site))
-    # A head that crashes again and again counts as broken, although its container may run now.
+    # A head in a crash loop is broken, although its container may run now.
     is_broken = any(node.group == groups.HEAD and node.state == "broken" for node in node_statuses)
     if _runs(snapshot.head) and not is_broken:
         now = replace(now, address=dashboard.address(), tunnel=_tunnel(where))
@@ -106,14 +106,14 @@ def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus
 
 
 def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
-    """Return the endpoint of the dashboard: a port-forward, which ends with this process.
+    """Return the dashboard's endpoint, a port-forward that ends with this process.
 
     Raises NotReadyError if no head runs.
     """
     where = dashboard.location
     snapshot = snapshots.read(where)
     made = groups.of_cluster(snapshot.owner).values()
-    # Ray is not asked here, as the caller will: pods whose Ray container runs count as alive.
+    # The caller will ask Ray; here all pods whose Ray container runs count as alive.
     running = frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods)))
     node_statuses = nodes.statuses(made, snapshot, running)
     if snapshot.owner is None or not _runs(snapshot.head):
@@ -146,16 +146,16 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         names_change=True,
         refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than the "
         "nodes were started with: it was changed, or deleted and made again. docs/tokens.md says "
-        "how to put theirs back; or give all nodes the new one, which ends all that runs: "
+        "how to restore the nodes' token; or give all nodes the new one, which ends all that runs: "
         "trainyard cluster.up --recreate.",
         ray_address=lambda: dashboard.ray_client(client_port(spec.head)),
     )
 
 
 def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, ...]:
-    """Check, for each node with GPUs, that its host offers all GPUs that the cluster's pods hold.
+    """Return checks that each host offers the GPUs that the cluster's pods hold on it.
 
-    Asks Kubernetes for the hosts; if the user may not read them, the check is skipped, not failed.
+    A check is skipped if the user may not read hosts.
     """
     resource = where.section.gpu_resource
     holders = [pod for pod in cluster_pods if _runs(pod) and pods.gpus(pod, resource)]
@@ -190,7 +190,7 @@ def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
 def _ask_ray(
     dashboard: Dashboard, token: str | None, snapshot: Snapshot
 ) -> tuple[frozenset[str], str]:
-    """Ask Ray for the names of its nodes that are alive; the text says why there are none."""
+    """Ask Ray for the names of its living nodes; without any, the text says why."""
     if not _runs(snapshot.head):
         return frozenset(), "the head does not run"
     try:
@@ -215,7 +215,7 @@ def _token_command(where: Location, site: Site) -> str:
 
 
 def logs(dashboard: Dashboard, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last log lines of all nodes, or of `node`; with `follow` until no pod is left.
+    """Return the last log lines of all nodes, or of `node`; `follow` until no pod is left.
 
     Raises NotReadyError without pods, UnknownNodeError for an unknown `node`.
     """
@@ -254,8 +254,8 @@ def _file(where: Location, run: _Run) -> LogFile:
         previous=run.is_former,
         lines=TAIL_LINES,
     )
-    # The key must stay the same when a restart turns the current run into the former run: the run
-    # is counted by the restarts before it.
+    # A run is identified by the restarts before it, so that its key stays the same when a restart
+    # turns it into the former run.
     key = (pods.uid(pod), container.name, container.restarts - run.is_former)
     name = container.name
     if run.is_former:
@@ -264,9 +264,9 @@ def _file(where: Location, run: _Run) -> LogFile:
 
 
 def _runs_of(pod: Object) -> Iterator[_Run]:
-    """Yield, for each container of a pod, its former and its current run, as far as they exist.
+    """Yield the former and the current run of each container of a pod, as far as they exist.
 
-    Kubernetes keeps the output of no other runs.
+    Kubernetes keeps the output of only these runs.
     """
     for container in pods.containers(pod):
         if container.last:

@@ -10,7 +10,7 @@ from trainyard import versions, wording
 from trainyard.backends.contract import LINT, HostResult, Site, Verified
 from trainyard.backends.kuberay import desired, diagnosis, location, naming, objects, pods, snapshot
 from trainyard.backends.kuberay.debounce import PULL, Debounce
-from trainyard.backends.kuberay.diagnosis.host import NoRoomError
+from trainyard.backends.kuberay.diagnosis.host import NoHostError
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.manifest import pod as pod_parts
 from trainyard.backends.kuberay.pods import Ended
@@ -27,7 +27,7 @@ SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
 # The label that probe pods have in addition to the cluster's label.
 LABEL = "io.trainyard/probe"
 POLL_SECONDS = 0.5
-# `import ray` takes 150 MB. The requests are still tiny, so that a full host takes the probe.
+# `import ray` takes 150 MB. The requests are smaller, so that a full host takes the probe.
 REQUESTS = {"cpu": "10m", "memory": "16Mi"}
 LIMITS = {"cpu": "2", "memory": "4Gi"}
 # The reasons of a container whose program ended by itself. Any other reason is Kubernetes'
@@ -40,8 +40,8 @@ def verify(
 ) -> Verified:
     """Let every host that could run the cluster pull the images by their digests, and run them.
 
-    Makes a probe pod on each host, and removes it. Raises RegistryError if the registry does not
-    hold an image, and PrerequisiteError if no host takes a probe pod.
+    Makes a probe pod on each host, and removes it. Raises RegistryError if the registry lacks an
+    image, and PrerequisiteError if no host takes a probe pod.
     """
     where = location.find(spec, site, section)
     image = resolve.pinned(spec, site.environ, directory=site.directory)
@@ -103,26 +103,27 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
 
 
 def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
-    """Return the results, but not of hosts that took no probe pod (tainted, cordoned, full).
+    """Return the results of the hosts that took a probe pod.
 
-    The remark names those hosts. If no host took a pod, raises the first host's error.
+    The remark names the other hosts (tainted, cordoned, full). If no host took a pod, raises the
+    first host's error.
     """
-    refused = [result for result in results if isinstance(result.error, NoRoomError)]
+    refused = [result for result in results if isinstance(result.error, NoHostError)]
     if len(refused) == len(results) and refused[0].error:
         raise refused[0].error
     remarks = [image.remark]
     if refused:
         names = ", ".join(result.host for result in refused)
-        remarks.append(f"not tried, for they take no pod of this cluster now: {names}")
+        remarks.append(f"not tried, because they take no pod of this cluster now: {names}")
     tried = tuple(result for result in results if result not in refused)
     return Verified(tried, "; ".join(filter(None, remarks)))
 
 
 @contextmanager
 def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
-    """Yield the names of all pull Secrets, the file's and one with the image's login.
+    """Yield the names of the file's pull Secrets and of a temporary one with the image's login.
 
-    That one exists only meanwhile. It is not made if the image has no login that hosts can use.
+    The temporary Secret is left out if the image has no login that hosts can use.
     """
     named = where.section.pull_secrets
     name = naming.verify_secret(where.name)
@@ -206,7 +207,7 @@ def probe(
 def _only_on(host: str) -> Object:
     """Return the node affinity that ties a pod to a host, as DaemonSets do.
 
-    Unlike `nodeName`, it leaves the pod to the scheduler, which reports why the host has no room.
+    Unlike with `nodeName`, the scheduler places the pod, and reports why the host does not fit.
     """
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
@@ -248,8 +249,7 @@ def run(
             where.kube.create(POD, pod, namespace=where.namespace)
         return _results(where, image, probes, report, clock or Clock())
     finally:
-        # An error of this cleanup must not hide an earlier one. The next command removes what is
-        # left.
+        # An error of this cleanup must not hide an earlier error. The next command cleans up again.
         with suppress(TrainyardError):
             _remove(where)
 
@@ -261,7 +261,7 @@ def _results(
     report: Callable[[str], None],
     clock: Clock,
 ) -> list[HostResult]:
-    """Poll the pods until each has ended, or has a cause that outlasted its tolerance."""
+    """Poll the pods until each has ended, or has a cause that has outlasted its tolerance."""
     titles = {pods.name(pod): title for title, pod in probes.items()}
     debounces = {name: Debounce(now=clock.now) for name in titles}
     results: dict[str, HostResult] = {}
@@ -298,9 +298,9 @@ def _results(
 def _end(
     title: str, pod: Object | None, observed: Snapshot, debounce: Debounce
 ) -> Ended | TrainyardError | None:
-    """Return how a probe ended, or why it cannot run to its end; None while it still may."""
+    """Return how a probe ended, or why it cannot end; None while it may still end."""
     if pod is None or pods.is_leaving(pod):
-        hint = "Did another user give the same command, or was the node drained? Repeat it."
+        hint = "Another user gave the same command, or the node was drained: repeat the command."
         return OutsideError(f"{title}: its pod was removed while it ran", hint=hint)
 
     for container in pods.containers(pod):
@@ -336,7 +336,7 @@ def result(
     if end.code == 0:
         error = OutsideError(f"{what}: it has Ray {output}", where=image.reference, hint=LINT)
     else:
-        last = (output.splitlines() or ["it said nothing"])[-1][-300:]
+        last = (output.splitlines() or ["no output"])[-1][-300:]
         error = OutsideError(what, where=f"python: exit code {end.code}; {last}", hint=LINT)
     return HostResult(host, image.reference, seconds, error.what, error)
 

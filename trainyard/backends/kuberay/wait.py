@@ -1,7 +1,7 @@
 """The step of `cluster.up` that waits until Kubernetes, KubeRay and Ray all have every node.
 
-KubeRay's status is not enough: it calls a cluster ready even if the dashboard is silent, and the
-condition RayClusterProvisioned never returns to False.
+KubeRay's status is not enough: it calls a cluster ready even if the dashboard does not answer, and
+the condition RayClusterProvisioned never returns to False.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
 from trainyard.steps import YES, Answer, Step, no
 
-# The annotation whose change makes the operator retry at once what failed; by itself it would wait
-# up to 15 minutes. Only events after the change count: earlier ones are about pods that are being
-# replaced.
+# A change of this annotation makes the operator retry at once, instead of after up to 15 minutes.
+# Only events after the change count: earlier ones are about pods that are being replaced.
 TRIED_AGAIN = "io.trainyard/asked-again"
 
 
 def step(location: Location, count: int, *, after: str | None = None) -> Step:
     waiting = Waiting(location, Dashboard(location))
-    # The sum of the longest times that are tolerated: new machines, a pull, and what follows it.
+    # The sum of the longest tolerances: for new machines, a pull, and the start after the pull.
     deadline = PULL + STILL + (location.section.wait_for_machines or 0.0)
     title = wording.all_answer(count)
     return Step(
@@ -42,12 +41,12 @@ def step(location: Location, count: int, *, after: str | None = None) -> Step:
     )
 
 
-# The error says that all stays, since pods that wait count against a quota.
+# The error says that everything stays, because waiting pods count against a quota.
 _STAYS = Problem("what was made stays", "to remove it: trainyard cluster.down")
 
 
 class Waiting:
-    """Waits for one cluster; `done` only observes before `begin`, and raises causes after it."""
+    """Waits for one cluster; only after `begin` does `done` raise causes."""
 
     def __init__(
         self, location: Location, dashboard: Dashboard, *, now: Callable[[], float] = time.monotonic
@@ -60,9 +59,9 @@ class Waiting:
         self._last_contact = now()
 
     def begin(self) -> None:
-        """Make KubeRay retry at once whatever failed; from now on `done` raises causes.
+        """Make KubeRay retry at once; from now on `done` raises causes.
 
-        Deletes pods whose kubelet waits before a retry; changes an annotation of the RayCluster.
+        Deletes pods whose kubelet backs off, and changes an annotation of the RayCluster.
         """
         snapshot = snapshots.read(self._location)
         kube = self._location.kube
@@ -80,7 +79,7 @@ class Waiting:
     def done(self) -> Answer:
         """Ask Kubernetes and Ray whether all nodes are ready, or what is missing.
 
-        After `begin` it raises a cause that has outlasted its tolerance.
+        After `begin`, raises a cause that has outlasted its tolerance.
         """
         try:
             snapshot = snapshots.read(self._location)
@@ -110,7 +109,7 @@ class Waiting:
         raise error
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
-        """Return in words what is missing ("" if nothing is), and the present causes."""
+        """Return a text on what is missing, or "", and the present causes."""
         cluster = snapshot.owner
         if cluster is None or (self._began and pods.is_leaving(cluster)):
             if not self._began:
@@ -119,7 +118,7 @@ class Waiting:
                 f"cluster {self._location.name} was removed while it came up",
                 where=str(self._location),
                 hint="Another user gave cluster.down, or removed the RayCluster or its namespace. "
-                "If it is to exist: trainyard cluster.up",
+                "To make the cluster again: trainyard cluster.up",
             )
 
         ready = frozenset(naming.node_name(pod) for pod in snapshot.pods if pods.is_ready(pod))
@@ -130,7 +129,7 @@ class Waiting:
         if not pods.is_true(cluster, "HeadPodReady"):
             return "KubeRay has not seen yet that the head is ready", ()
 
-        # All pods are ready: causes in the RayCluster's status may be stale, and are not returned.
+        # All pods are ready, so causes in the RayCluster's status may be stale.
         try:
             alive = self._dashboard.alive(token(self._location), snapshot.pods)
         except OutsideError as error:
@@ -143,9 +142,9 @@ class Waiting:
 
 
 def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
-    """Return the nodes that are missing, or not ready although the cluster needs them.
+    """Return the nodes that the cluster needs and that are missing or not ready.
 
-    Those above the minimum of a group that grows are not needed.
+    In a group that grows, only the minimum is needed.
     """
     awaited = set(map(naming.node_name, groups.awaited(snapshot.owner, snapshot.pods)))
     unready = []
@@ -161,7 +160,7 @@ def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[D
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)
     message = f"nothing has changed for {seconds:.0f} s: {nodes.text(unready)}"
-    hint = "What the nodes say: trainyard cluster.logs"
+    hint = "See the nodes' logs: trainyard cluster.logs"
     return (Diagnosis(message, hint, error=NotReadyError, tolerates=seconds),)
 
 
@@ -171,7 +170,7 @@ def _silent(error: OutsideError, forward: str) -> Diagnosis:
         kind = OutsideError
     return Diagnosis(
         "is ready for Kubernetes, and its dashboard does not answer through the port-forward",
-        "May you forward ports (kubectl auth can-i create pods/portforward)? If it rejects the "
+        "May you forward ports (kubectl auth can-i create pods/portforward)? If Ray rejects the "
         "token, give every node the token of the cluster's Secret, which ends all that runs: "
         "trainyard cluster.up --recreate",
         error=kind,

@@ -22,7 +22,7 @@ from trainyard.wording import counted
 
 
 def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
-    """Return how many GPUs this machine has for all nodes; None (no limit) for simulated ones."""
+    """Return how many GPUs this machine has for all nodes; None (no limit) if they are simulated."""
     if spec.local.simulated_gpus:
         return None
     return len(gpu_ids(environ))

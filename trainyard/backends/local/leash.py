@@ -1,4 +1,4 @@
-"""The leash of a local cluster: a process, recorded like those that keep its nodes running."""
+"""The leash of a local cluster: a process, recorded like the keepers of the nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _record(files: ClusterFiles) -> Path:
 
 
 def observe(files: ClusterFiles) -> LeashStatus | None:
-    """Return the recorded leash, with a problem if it ended or still starts; None without one."""
+    """Return the recorded leash, with a problem unless its process runs; None without a leash."""
     record = read_json(_record(files))
     if not record:
         return None
@@ -37,7 +37,7 @@ def observe(files: ClusterFiles) -> LeashStatus | None:
     holds = log.exists() and HOLDS in log.read_text(errors="replace")
     problem = ""
     if not processes.alive(process):
-        problem = f"its process is ended; see {log}"
+        problem = f"its process has ended; see {log}"
     elif not holds:
         problem = f"its process is starting; see {log}"
     return LeashStatus(record["idle"], record["deadline"], processes.started_at(process), problem)
@@ -46,7 +46,7 @@ def observe(files: ClusterFiles) -> LeashStatus | None:
 def start(
     files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Mapping[str, str]
 ) -> None:
-    """Start the leash's process and record it; one that runs is ended first.
+    """End a running process of the leash, start another, and record it.
 
     `address` is the dashboard's.
     """
@@ -65,7 +65,7 @@ def start(
 
 
 def end(files: ClusterFiles) -> None:
-    """End the leash's process, also one without a record. Raises LeftoverError if it stays."""
+    """End the leash's process, recorded or not. Raises LeftoverError if it stays."""
     marker = files.marker(_MARK)
     left = processes.end(lambda: processes.members([], marker=marker), grace=2.0, deadline=5.0)
     if left:

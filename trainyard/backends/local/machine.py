@@ -21,7 +21,7 @@ from trainyard.backends.local.node_processes import Ports
 from trainyard.backends.shared import ray_nodes
 from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import HEAD_FILES, TAIL_LINES, LogFile
-from trainyard.backends.shared.ray_nodes import NodePlan, Room
+from trainyard.backends.shared.ray_nodes import Capacity, NodePlan
 from trainyard.backends.shared.record import read_cluster, write_cluster
 from trainyard.backends.shared.single_host import Machine, ObservedNode, ended
 from trainyard.endpoint import MissingPackage
@@ -32,9 +32,9 @@ from trainyard.spec.units import GIB
 
 # Measured without tasks: the processes of a worker hold 0.35 GiB, those of the head 0.6 GiB.
 MEMORY_OF_A_NODE = 0.4 * GIB
-# A log may have long lines, and is polled: only so many bytes at its end are read each time.
+# A log may have long lines, so each poll reads only this many bytes at its end.
 TAIL_BYTES = 64 * 1024
-# How many lines of its log an error shows for a node that ended while it was starting.
+# The number of log lines in the error for a node that ended while it was starting.
 LAST_LINES = 6
 # The beginnings of two lines that a node's keeper prints (seams/keeper.py).
 DIED = "keeper: ended while the node was starting: "
@@ -67,20 +67,20 @@ class ThisMachine(Machine):
 
     @cached_property
     def plans(self) -> tuple[NodePlan, ...]:
-        """Return the plan of every node; one without a size in the file gets the machine's."""
+        """Return the plan of every node; a node without a size in the file gets the machine's."""
         real: tuple[str, ...] = ()
         # nvidia-smi may take seconds, so it is called only if the file asks for GPUs.
         if any(node.gpus for node in self.spec.nodes()):
             real = gpu_ids(self.site.environ)
         # Ray's own share of a machine's memory is 70 %.
-        room = Room(os.cpu_count() or 1, psutil.virtual_memory().total * 7 // 10, real)
+        capacity = Capacity(os.cpu_count() or 1, psutil.virtual_memory().total * 7 // 10, real)
         may_simulate = self.spec.local.simulated_gpus
         return ray_nodes.node_plans(
-            self.spec, room, may_simulate=may_simulate, machine="this machine"
+            self.spec, capacity, may_simulate=may_simulate, machine="this machine"
         )
 
     def nodes(self) -> dict[str, ObservedNode]:
-        """Return the recorded nodes; for each, ask this machine whether its keeper runs."""
+        """Return the recorded nodes, and whether the keeper of each runs."""
         nodes = {}
         for name, record in node_processes.read(self.files).items():
             runs = processes.alive(record.process)
@@ -129,7 +129,7 @@ class ThisMachine(Machine):
                     yield LogFile((record.process, path.name), name, path.name, _tail(path))
 
     def start(self, missing: Sequence[str]) -> None:
-        """Start every missing node; a new head gets new ports. Raises what `check` does."""
+        """Start every missing node; a new head gets new ports. Raises the errors of `check`."""
         check(len(missing), memory=psutil.virtual_memory().available)
         self.files.prepare()
         self.make_token()
@@ -166,22 +166,20 @@ class ThisMachine(Machine):
         )
 
     def end_reason(self, name: str) -> TrainyardError:
-        """Return the error for a node that ended: NotReadyError if the machine was too busy.
-
-        Any other reason is an OutsideError.
-        """
+        """Return the error for a node that ended: NotReadyError on a busy machine, else OutsideError."""
         path, lines = log_tail(self.files, name)
         if lines and lines[-1].startswith(GAVE_UP):
             return NotReadyError(
                 f"{name} did not start in several tries: this machine is too busy for Ray's own "
                 "time limits",
                 where=str(path),
-                hint="Repeat the same command when it is less busy (`uptime`), or ask for fewer nodes.",
+                hint="Repeat the same command when the machine is less busy (`uptime`), or ask for "
+                "fewer nodes.",
             )
         return OutsideError(
             ended(name, lines),
             where=str(path),
-            hint="Repeat the same command once the cause is gone: it replaces this node.",
+            hint="Repeat the same command once the cause is gone: the command replaces this node.",
         )
 
     def _ports(self) -> Ports | None:
@@ -190,7 +188,7 @@ class ThisMachine(Machine):
 
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Ask nvidia-smi for the GPUs' indices, without those that CUDA_VISIBLE_DEVICES hides."""
+    """Ask nvidia-smi for the indices of the GPUs that CUDA_VISIBLE_DEVICES does not hide."""
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     ran = programs.run(command, env=environ, seconds=20.0)
     rows = []
@@ -221,15 +219,15 @@ def check(nodes: int, *, memory: int) -> None:
         raise PrerequisiteError(
             f"too little memory: {memory / GIB:.1f} GiB free, "
             f"Ray's own processes need {needed / GIB:.1f} GiB",
-            hint="Free some, or ask for fewer nodes.",
+            hint="Free memory, or ask for fewer nodes.",
         )
 
 
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
     """Return path and last lines of the log that says why a node ended.
 
-    It is the log of the Ray daemon that the keeper names; else, if Ray had started, that of
-    gcs_server or raylet; else, or if that log is empty, the node's own output.
+    It is the first log with lines: that of the Ray daemon that the keeper names, or those of
+    gcs_server and raylet if Ray had started; else the node's own output.
     """
     printed = _lines(files.node_log(name))
     if printed and printed[-1].startswith(GAVE_UP):
@@ -246,10 +244,7 @@ def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
 
 
 def _daemons(printed: Sequence[str]) -> list[str]:
-    """Return the daemons that may have ended: the one that the keeper names, else Ray's two.
-
-    If Ray did not even start, return [].
-    """
+    """Return the daemon that the keeper names, else both of Ray's; [] if Ray had not started."""
     for line in reversed(printed):
         if line.startswith(DIED):
             return [line.removeprefix(DIED)]
@@ -259,7 +254,7 @@ def _daemons(printed: Sequence[str]) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return a log's lines, without blank lines and frames of a C++ stack.
+    """Return a log's lines, without blank lines and C++ stack frames.
 
     The reason of a crash is above the stack.
     """

@@ -1,4 +1,4 @@
-"""The paths of a local cluster's files: modes 0700 and 0600; `cluster.down` removes them all."""
+"""The paths of a local cluster's files, which have modes 0700 and 0600."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from trainyard_runner.wire import tree
 
 from trainyard.errors import LeftoverError, OutsideError
 
-# The path must be short: that of a UNIX socket has at most 107 bytes (unix(7)), and Ray's own part
-# takes 64 of them.
+# The path must be short: a UNIX socket's path has at most 107 bytes (unix(7)), 64 of them Ray's.
 TEMP_PARENT = "/tmp"  # noqa: S108 (the directory below is this user's: see private_directory)
 
 
@@ -53,9 +52,9 @@ class ClusterFiles:
         return self.nodes / f"{name}.json"
 
     def marker(self, name: str | None = None) -> str:
-        """Return the mark in the environment of a node's processes, by which they are found.
+        """Return the mark that a node's processes have in their environment.
 
-        Without a name, return the common beginning of the marks of all nodes.
+        Without a name, return the common prefix of all nodes' marks.
         """
         if name is None:
             return f"{self.key}/"
@@ -80,7 +79,7 @@ class ClusterFiles:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory that only this user can use; OutsideError if it exists and others can."""
+    """Make a directory for this user alone. Raises OutsideError if others can use it already."""
     path.mkdir(mode=0o700, exist_ok=True)
     made = path.lstat()
     if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid() or made.st_mode & 0o077:
@@ -96,6 +95,6 @@ def _remove(directory: Path) -> None:
     except OSError as error:
         raise LeftoverError(
             f"not all of {directory} can be removed: {error.filename}: {error.strerror}",
-            hint="Repeat the same command once the cause is gone: a file of another user, "
-            "something mounted there?",
+            hint="Repeat the same command once the cause is gone, such as another user's "
+            "file or a mount.",
         ) from error

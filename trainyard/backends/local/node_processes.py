@@ -45,7 +45,7 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
     # Ray opens `temp_dir` to all users, but its parent is only this user's. The directory may
     # exist: on a busy machine a process of an earlier node was seen to leave it behind.
     temporary(files, plan.name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    # The link must not be resolved: Python knows by its path that it is in a virtual environment.
+    # A resolved link would lead out of the virtual environment, which Python knows by this path.
     python = Path(sys.executable)
     environment = node_environment(files, plan, environ, programs=python.parent)
     log = files.node_log(plan.name)
@@ -91,8 +91,8 @@ def node_environment(
     else:
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_ids)
 
-    # With its own TMPDIR, files that a killed process leaves (Python's multiprocessing) are removed
-    # with the node.
+    # Files that a killed process leaves in this TMPDIR (Python's multiprocessing) are removed with
+    # the node.
     kept["TMPDIR"] = str(temporary(files, plan.name))
     desired = {**kept, **dict(plan.env)}
     return {
@@ -122,16 +122,13 @@ def read(files: ClusterFiles) -> dict[str, NodeRecord]:
 
 
 def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
-    """Return the cluster's running processes: in keepers' sessions, or with its mark (environment)."""
+    """Return the cluster's processes, by the keepers' sessions and the mark in environments."""
     keepers = [record.process for record in read(files).values()]
     return processes.members(keepers, marker=files.marker())
 
 
 def end(files: ClusterFiles, names: Iterable[str]) -> None:
-    """End these recorded nodes in parallel, and remove their files.
-
-    Raises LeftoverError with the processes that stay.
-    """
+    """End these nodes in parallel, and remove their files. Raises LeftoverError if processes stay."""
     recorded = read(files)
     chosen = [name for name in names if name in recorded]
     _end([recorded[name] for name in chosen], [files.marker(name) for name in chosen])
@@ -161,6 +158,6 @@ def _end(records: Iterable[NodeRecord], markers: Sequence[str]) -> None:
         raise LeftoverError(
             f"{len(left)} processes of the cluster do not end",
             where=f"pids {', '.join(sorted(str(process.pid) for process in left))}",
-            hint="Repeat the same command; `ps -o pid,stat,wchan,args -p PID` says what one "
-            "waits for.",
+            hint="Repeat the same command; `ps -o pid,stat,wchan,args -p PID` shows what a "
+            "process waits for.",
         )

@@ -1,4 +1,4 @@
-"""MicroK8s on hosts that are reached by SSH, and a Ray cluster on that Kubernetes by `kuberay`."""
+"""MicroK8s on hosts with SSH, and a Ray cluster on that Kubernetes by the backend kuberay."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import Stage, Step, before_each, nothing, warning
 from trainyard.wording import counted
 
-# How many of a host's last log lines are shown at first; all services of the host share them.
+# The number of a host's last log lines that are shown at first, from all its services together.
 FIRST_LINES = 100
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
-    """Return two stages: make the hosts one Kubernetes, then do on it what `kuberay` does."""
+    """Return two stages: make one Kubernetes of the hosts, then make the cluster as kuberay does."""
     hosts = len(_section(spec).hosts)
     return [
         Stage(
@@ -81,9 +81,9 @@ def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, site: Site) -> list[dict[str, Any]]:
-    """Ask the hosts; return a document for each host, one for the operator, and the objects."""
+    """Ask the hosts; return documents for each host and the operator, and Kubernetes objects."""
     documents = shown.documents(spec, _lab(spec, site), site.environ)
-    # The objects depend on the Kubernetes: before one exists, they are left out.
+    # The objects depend on an existing Kubernetes.
     if _kubeconfig(site).exists():
         documents += kuberay.documents(spec, site, _kubernetes(spec, site))
     return documents
@@ -92,7 +92,7 @@ def documents(spec: ClusterSpec, site: Site) -> list[dict[str, Any]]:
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove the cluster; with `purge`, also the MicroK8s on its hosts."""
     removal: list[Step | Stage] = []
-    # Without a Kubernetes there is no cluster to remove.
+    # A cluster exists only on a Kubernetes.
     if _kubeconfig(site).exists():
         removal.append(
             Stage("kuberay", "KubeRay", lambda: _cluster_removal(spec, site, purge=purge))
@@ -100,7 +100,7 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step |
     if not purge:
         return removal
 
-    # A single stage, so that errors of hosts are raised before anything is removed.
+    # A single stage raises the errors of all hosts before anything is removed.
     hosts = len(_section(spec).hosts)
     title = f"Look at {counted(hosts, 'host')}"
     return [Stage("hosts", title, lambda: [*removal, *_removal_steps(spec, site)])]
@@ -109,9 +109,8 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step |
 def _cluster_removal(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove the cluster from Kubernetes.
 
-    With `purge`, first ask Kubernetes for Ray objects other than this cluster; if there are any,
-    raise RequestError. If Kubernetes does not answer then, only the record is removed: the MicroK8s
-    is removed anyway, with everything in it.
+    With `purge`, raise RequestError if Kubernetes has Ray objects of others. If Kubernetes does not
+    answer, only the record is removed: removing MicroK8s will remove everything in it.
     """
     section = _kubernetes(spec, site)
     if purge:
@@ -127,19 +126,19 @@ def verify(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> V
 
 
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
-    """Ask Kubernetes and Ray for the status; only a call of its `hosts` asks the hosts."""
+    """Ask Kubernetes and Ray for the status; only the status's `hosts` asks the hosts."""
     now = ClusterStatus(spec.name, site.backend, "absent", ())
     if _kubeconfig(site).exists():
         try:
             now = kuberay.status(spec, site, _kubernetes(spec, site))
         except OutsideError as error:
-            # No error is raised: the status of the hosts may say why Kubernetes does not answer.
+            # The status of the hosts may say why Kubernetes does not answer.
             now = replace(now, state="broken", detail=in_a_line(error))
     return replace(now, hosts=lambda: snapshot.statuses(_lab(spec, site), now.nodes))
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Return findings on the hosts; with a Kubernetes, also on unmet steps and on KubeRay."""
+    """Return findings on the hosts; with a Kubernetes, also on unfinished steps and KubeRay."""
     hosts = _lab(spec, site)
     now = snapshot.read(hosts)
     findings = [*doctor.findings(hosts, now)]
@@ -158,7 +157,7 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
 
 
 def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last log lines of nodes, or, if `node` is a host, of that host's services."""
+    """Return the last log lines of nodes, or of a host's services if `node` is a host."""
     host = _named(spec, site, node) if node else None
     if isinstance(host, Host):
         return followed(lambda: [_service_log(host)], lambda: follow, first=FIRST_LINES)
@@ -166,7 +165,7 @@ def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iter
 
 
 def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return `ssh` to a host; for a Ray node, `ssh` to a control plane that runs kubectl exec."""
+    """Return the `ssh` command to a host, or to a control plane that runs kubectl exec for a node."""
     target = _named(spec, site, node)
     if isinstance(target, Host):
         return target.connection.address.shell(command, terminal=terminal)
@@ -179,7 +178,7 @@ def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: b
 def _named(spec: ClusterSpec, site: Site, name: str) -> Host | Object:
     """Return the host, or a Ray node's pod, with this name.
 
-    A host is named by its SSH address or as Kubernetes calls it. An unknown name raises
+    A host's name is its SSH address or its name in Kubernetes. An unknown name raises
     UnknownNodeError with all names.
     """
     hosts = _lab(spec, site).hosts
@@ -205,7 +204,7 @@ def _host_steps(spec: ClusterSpec, site: Site, hosts: Lab) -> Sequence[Step | St
     hosts.snaps = offline.snap_files(_section(spec), site.directory)
     hosts.images = offline.image_files(_section(spec), site.directory)
     facts, errors = hosts.ask(hosts.hosts)
-    # The image's size matters only for room on new hosts: the others may have the image already.
+    # The image's size matters only for disks of new hosts: the others may have the image already.
     is_new = any(fact.snap is None for fact in facts.values())
     pulled = 0
     if is_new:
@@ -277,7 +276,7 @@ def _kubernetes(spec: ClusterSpec, site: Site) -> KuberaySection:
 
 
 def _kubeconfig(site: Site) -> Path:
-    # Not in the cluster's directory, which `down` removes: the MicroK8s stays, and so must this.
+    # `down` removes the cluster's directory, but MicroK8s and this file stay.
     return site.state.with_name(f"{site.state.name}.kubeconfig")
 
 

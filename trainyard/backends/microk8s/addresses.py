@@ -1,8 +1,8 @@
 """The SSH addresses of a lab's hosts that cluster files on this machine have named.
 
-A node's annotation has its host's SSH address, but a kubelet may change the annotations of its own
-node. If that address were trusted, a host could choose where this machine logs in, sends the sudo
-password, and runs commands as root. Only addresses that are recorded here are trusted.
+A node's annotation has its host's SSH address, but a kubelet may change its node's annotations. With
+a false address, a host could choose where this machine logs in, sends the sudo password, and runs
+commands as root. So only the addresses in this record are trusted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainyard.backends.shared.record import read_json, write_private
 
 
 def file(site: Site) -> Path:
-    """Return the path of the file of addresses, which outlives the cluster, as the lab does."""
+    """Return the path of the file of addresses, which outlives the cluster with the lab."""
     return site.state.with_name(f"{site.state.name}.hosts")
 
 
@@ -25,7 +25,6 @@ def known(site: Site) -> frozenset[str]:
 
 
 def write(site: Site, addresses: Iterable[str]) -> None:
-    """Add addresses to the record."""
     path = file(site)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(path, json.dumps(sorted({*known(site), *addresses})))

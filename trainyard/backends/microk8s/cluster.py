@@ -1,4 +1,4 @@
-"""Steps after all hosts have joined: addons, trust in a registry, and a kubeconfig here."""
+"""Steps after all hosts have joined: addons, trust in registries, and a local kubeconfig."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def steps(
 
     needed = gpus(spec)
     if needed:
-        # Without the option, the addon looks for a driver only on the host where it is enabled. It
-        # may then install one on hosts that have one already (microk8s-core-addons,
+        # Without the option, the addon looks for a driver only on the host where it is enabled, and
+        # may install a second driver on the others (microk8s-core-addons,
         # addons/nvidia/enable:181-187).
         words = ["nvidia", "--gpu-operator-driver=host"]
         steps.append(_addon_step(lab, words, partial(_offered, lab, needed), after=after))
@@ -59,10 +59,10 @@ def steps(
 
 
 def _lookup_step(lab: Lab, after: str) -> Step:
-    """Return the step that tells each host's kubelet the address of the cluster's DNS.
+    """Return the step that gives each host's kubelet the address of the cluster's DNS.
 
-    A kubelet may lack it: a joining host copies the kubelet arguments of the control plane, and
-    `enable dns` changes nothing where DNS already runs.
+    A kubelet may lack the address: a joining host copies the control plane's kubelet arguments, and
+    `enable dns` changes nothing if DNS already runs.
     """
     written = "".join(f"{flag}={value}\n" for flag, value in KUBELET_ARGUMENTS.items())
 
@@ -82,8 +82,8 @@ def _lookup_step(lab: Lab, after: str) -> Step:
 
 def _addon_step(lab: Lab, words: Sequence[str], done: Callable[[], Answer], *, after: str) -> Step:
     def enable() -> None:
-        # The exit code proves nothing: it may be 0 without an effect, and 1 if the addon is enabled
-        # already. `done` decides.
+        # The exit code may be 0 without an effect, and 1 if the addon is enabled already, so only
+        # `done` counts.
         lab.first.microk8s("enable", *words, seconds=ENABLE_SECONDS, check=False)
         lab.changed()
 
@@ -97,7 +97,7 @@ def _deployed(lab: Lab, name: str) -> Answer:
     ran = lab.first.microk8s("kubectl", *PROOFS[name], check=False)
     if ran.code == 0 and ran.stdout.strip() not in ("", "0"):
         return YES
-    return no("it is not there yet")
+    return no("it is not deployed yet")
 
 
 def gpus(spec: ClusterSpec) -> int:

@@ -1,4 +1,4 @@
-"""Findings about the hosts of a lab: faults, and coming faults, that `up` does not repair."""
+"""Findings about the hosts of a lab: present and future faults that `up` does not repair."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ RENEW_SECONDS = 120.0
 
 
 def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
-    """Yield findings: hosts without an answer, expiring certificates, too few voters, dead members.
+    """Yield findings: silent hosts, expiring certificates, too few voters, and dead members.
 
-    A dead member is a member of dqlite that is neither a host of the file nor a node.
+    A dead member is in dqlite, but is neither a host of the file nor a node.
     """
     for name, error in now.errors.items():
         yield Finding(name, error.what, error.hint or UP)
@@ -36,8 +36,8 @@ def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
     voting = sum(now.votes.get(host.ip, False) for host in lab.control_planes)
     if now.votes and len(lab.control_planes) >= VOTERS > voting:
         message = (
-            f"{counted(voting, 'voter')} instead of {VOTERS}: it takes no writes once most "
-            "of them are lost"
+            f"{counted(voting, 'voter')} instead of {VOTERS}: dqlite takes no writes once most "
+            "voters are lost"
         )
         yield Finding("dqlite", message, UP)
 
@@ -93,7 +93,7 @@ def _ghost_step(lab: Lab, ip: str) -> Step:
     def remove() -> None:
         lab.lock()
         back_up(lab.first)
-        # The command removes the member, and exits 1 all the same, as Kubernetes has no such node.
+        # The command removes the member, but exits 1, because Kubernetes has no such node.
         lab.first.microk8s("remove-node", ip, "--force", check=False)
         lab.changed()
 

@@ -1,4 +1,4 @@
-"""A host's facts for MicroK8s, asked together with the host's general facts by one script."""
+"""A host's facts for MicroK8s, which one script prints together with the host's general facts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LOADED = ".loaded"
 # The first line of the launch file of a MicroK8s that Trainyard installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
-# The version that `snap version` prints, with exit code 0, if snapd does not answer. `snap list` is
-# empty then, which does not mean that nothing is installed.
+# If snapd does not answer, `snap version` prints this version, with exit code 0. The empty
+# `snap list` then does not mean that nothing is installed.
 UNAVAILABLE = "unavailable"
 # Kernel limits that MicroK8s exceeds by default: dqlite needs aio, file watchers need inotify.
 SYSCTLS = {
@@ -56,11 +56,11 @@ for file in /etc/microk8s.yaml /root/snap/microk8s/common/.microk8s.yaml $launch
 done
 [ -d $data ] || exit 0
 for lock in clustered.lock stopped.lock; do [ -e $locks/$lock ] && field lock.$lock yes; done
-# A join that is cut off leaves it; of one that runs, there is a process.
+# A killed join leaves this lock; a running join also has a process.
 [ -e $locks/join-in-progress ] && ! ps -eo args= | grep -Eq '[m]icrok8s(-| )join|[w]rappers/join' \
   && field lock.join-in-progress yes
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
-# A worker keeps the others of the time before it joined.
+# A worker keeps unused certificates from before its join.
 used="kubelet proxy"
 [ -e $data/var/lock/clustered.lock ] || used="$used ca server front-proxy-client"
 for name in $used; do
@@ -69,7 +69,7 @@ done
 for file in $data/args/certs.d/*/hosts.toml; do
   [ -e "$file" ] && text "trust.$(basename "$(dirname "$file")")" < "$file"
 done
-# Of layers that came, and that are on their way.
+# The bytes of complete and unfinished layers.
 field pulled "$(du -sb $common/var/lib/containerd/io.containerd.content.v1.content 2> /dev/null | cut -f 1)"
 field cluster-dns "$(sed -n 's/^--cluster-dns[= ]//p' $data/args/kubelet 2> /dev/null)"
 cat $data/args/traefik/provider.yaml 2> /dev/null | text endpoints
@@ -95,11 +95,11 @@ class Facts(host_facts.Facts):
     `disk`: free bytes in /var/snap. `certificates`: when each certificate in use expires, in Unix
     seconds. `snap_bytes`: the size of the installed snap. `pulled`: bytes of image layers on the
     host, also of unfinished pulls. `images`: sizes of image files for side-loading, by file name.
-    `members`: dqlite's members, as this host knows them. `trust`: containerd's hosts.toml by
-    registry. `foreign_launch`: path of a launch file that Trainyard did not write, and that an
-    installation would read. `cluster_dns`: the DNS address in the kubelet's arguments, "" without.
-    `is_ours`: Trainyard has written the launch file, so it installed MicroK8s or is about to.
-    `has_our_limits`: Trainyard has written the file of kernel limits.
+    `members`: this host's list of dqlite's members. `trust`: containerd's hosts.toml by registry.
+    `foreign_launch`: path of a launch file that an installation would read, and that Trainyard did
+    not write. `cluster_dns`: the DNS address in the kubelet's arguments, or "". `is_ours`: Trainyard
+    has written the launch file, so it installed MicroK8s or is about to. `has_our_limits`: Trainyard
+    has written the file of kernel limits.
     """
 
     disk: int
@@ -139,19 +139,19 @@ class Facts(host_facts.Facts):
 
     @property
     def is_half_joined(self) -> bool:
-        """Say whether a join failed or still runs here: success removes its lock (join.py:1012)."""
+        """Say whether a join failed or still runs: success removes the join's lock (join.py:1012)."""
         return "join-in-progress" in self.locks
 
     @property
     def has_joined(self) -> bool:
-        """Say whether the host belongs to a cluster with other hosts, by its own files."""
+        """Say whether the host's files show a cluster with other hosts."""
         return self.is_worker or any(not member.host.startswith("127.") for member in self.members)
 
 
 def read(connection: Connection, *, now: float) -> Facts:
     """Ask a host for its facts; `now` is this machine's time in Unix seconds, to compare clocks.
 
-    Raises HostError if the host cannot be asked, or if its answer cannot be read.
+    Raises HostError without a readable answer.
     """
     return host_facts.read(connection, _NAMES + SCRIPT, of, now=now)
 
@@ -159,7 +159,7 @@ def read(connection: Connection, *, now: float) -> Facts:
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
     """Return a host's facts from the fields that SCRIPT printed.
 
-    Raises ValueError for a field that cannot be read.
+    Raises ValueError for an unreadable field.
     """
     trust = under(fields, "trust.")
     ends = under(fields, "certificate.")
@@ -198,7 +198,7 @@ def _sizes(listed: str) -> dict[str, int]:
 def _members(text: str) -> tuple[Member, ...]:
     """Read dqlite's cluster.yaml: a list of Address, ID, Role (0, the default, votes).
 
-    Raises ValueError for a file that is not complete: MicroK8s rewrites it every 30 s.
+    Raises ValueError for an incomplete file: MicroK8s rewrites it every 30 s.
     """
     try:
         entries = yaml.safe_load(text) or ()

@@ -1,4 +1,4 @@
-"""The files for hosts, rendered from the templates in microk8s/; nothing here touches a host."""
+"""The files for hosts, rendered from the templates in microk8s/; pure but for the read of CAs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
 CERTS_D = f"{DATA}/args/certs.d"
-# Copied from MicroK8s' own launch file (microk8s.default.yaml), which Trainyard's replaces.
+# From MicroK8s' launch file (microk8s.default.yaml), which Trainyard's launch file replaces.
 KUBELET_ARGUMENTS = {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"}
 ADDONS = ("dns", "hostpath-storage")
 
 
 @dataclass(frozen=True)
 class Known:
-    """Containerd's files for a registry, or for its mirror, by path; hosts.toml is the last one."""
+    """Containerd's files for a registry or a mirror of a registry, by path; hosts.toml is last."""
 
     name: str
     files: Mapping[str, bytes]
@@ -46,7 +46,7 @@ def launch(*, is_first: bool, mirrors: Mapping[str, str]) -> bytes:
 
 
 def limits(now: Mapping[str, int]) -> bytes:
-    """Render the file of kernel limits; a limit that is now higher than needed is kept."""
+    """Render the file of kernel limits; limits that are higher than needed are kept."""
     desired = {name: max(least, now[name]) for name, least in SYSCTLS.items()}
     return render.render(_template("limits.conf.j2"), {"limits": desired}).encode()
 
@@ -70,7 +70,7 @@ def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
 
 
 def operator_values(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the values of the KubeRay operator's chart; those of the cluster file override."""
+    """Return the values for the KubeRay operator's chart; the cluster file's take precedence."""
     values: dict[str, Any] = yaml.safe_load(_template("kuberay-operator.yaml"))
     return {**values, **spec.kuberay.operator.values}
 
@@ -84,8 +84,8 @@ def _trusted(registry: Registry, environ: Mapping[str, str]) -> Known:
 
     ca_file = None
     if ca is not None:
-        # The CA's file is named by its content, so that a host's hosts.toml, which has that name,
-        # shows whether the host has this CA.
+        # The name of the CA's file has a hash of its content, so that a host's hosts.toml shows
+        # whether the host has this CA.
         ca_file = f"{directory}/ca-{hashlib.sha256(ca).hexdigest()[:8]}.crt"
         files[ca_file] = ca
 
@@ -96,7 +96,7 @@ def _trusted(registry: Registry, environ: Mapping[str, str]) -> Known:
 
 
 def _hosts_toml(url: str, *, server: str | None = None, ca: str | None = None) -> str:
-    # Containerd appends /v2 to a path, unless `override_path` says that the path includes it.
+    # Containerd appends /v2 to a path, unless `override_path` is set.
     has_own_path = urlsplit(url).path.startswith("/v2/")
     values = {"url": url, "server": server, "ca": ca, "has_own_path": has_own_path}
     return render.render(_template("hosts.toml.j2"), values)

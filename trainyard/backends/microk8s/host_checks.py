@@ -1,4 +1,4 @@
-"""Checks of hosts that are reached by SSH; they do not depend on MicroK8s."""
+"""Checks of hosts with SSH that do not depend on MicroK8s."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trainyard.wording import counted, named
 ARCHITECTURES = ("x86_64", "aarch64")
 # The oldest kernel for today's Kubernetes: MicroK8s' documentation asks for 4.15 or newer.
 KERNEL = (4, 15)
-# With a larger difference of clocks, hosts reject each other's certificates and leases.
+# With a larger clock skew, hosts reject each other's certificates and leases.
 SKEW_SECONDS = 30.0
 
 
 def alone(fact: Facts, host: Host, ports: Mapping[int, str], gpus: int) -> Iterator[str]:
     """Yield the problems of one host.
 
-    `ports` must be free. `gpus` is the number of GPUs that the cluster needs on all hosts together.
+    `ports` must be free. `gpus` is the total number of GPUs that the cluster needs.
     """
     messages = [
         _architecture(fact),
@@ -37,14 +37,14 @@ def alone(fact: Facts, host: Host, ports: Mapping[int, str], gpus: int) -> Itera
 
 
 def together(facts: Mapping[str, Facts], gpus: int) -> Iterator[Problem]:
-    """Yield the problems that show only when hosts are compared."""
+    """Yield the problems that a comparison of hosts shows."""
     remedy = "sudo hostnamectl set-hostname NAME"
     yield from _alike(facts, "host name", lambda fact: fact.hostname.lower(), remedy)
     remedy = "sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
     yield from _alike(facts, "machine id", lambda fact: fact.machine_id, remedy)
     yield from _skewed(facts)
 
-    # GPUs without a driver count here: `alone` already reports them.
+    # GPUs without a driver count, because `alone` already reports them.
     has = sum(max(fact.gpus, fact.displays) for fact in facts.values())
     if has < gpus:
         together = f"have {counted(has, 'GPU')} together"
@@ -64,8 +64,8 @@ def _alike(
 
 def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
     skews = [fact.skew for fact in facts.values()]
-    # With an even number of hosts, this machine's clock is added, so that the median is one clock:
-    # of two hosts that differ, it decides which one is wrong.
+    # With an even number of hosts, this machine's clock is added, so that the median is one clock
+    # that decides which of two differing hosts is wrong.
     middle = median(skews if len(skews) % 2 else [*skews, 0.0])
     for host, fact in facts.items():
         off = fact.skew - middle
@@ -92,27 +92,28 @@ def _kernel(fact: Facts) -> str | None:
 
 def _hostname(fact: Facts, address: str) -> str | None:
     # The lower-case host name becomes the node's name, and is written into /etc/hosts of every
-    # host. An IP address as the name, or a name that DNS gives to another machine, would lead
-    # elsewhere.
+    # host. It must be neither an IP address nor another machine's name in DNS.
     label = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
     name = fact.hostname.lower()
     if re.fullmatch(rf"{label}(?:\.{label})+", name) and not re.fullmatch(r"[0-9.]+", name):
         if name == address.lower():
             return None
         return (
-            f"its host name {name} may be another machine's in DNS: name the host so in the "
-            "file, or rename it"
+            f"its host name {name} may be another machine's in DNS: use this name for the host in "
+            "the file, or rename the host"
         )
     if re.fullmatch(label, name) and name != "localhost" and not name.isdigit():
         return None
-    return f"its host name {fact.hostname} is no name of a node: sudo hostnamectl set-hostname NAME"
+    return (
+        f"its host name {fact.hostname} is no valid node name: sudo hostnamectl set-hostname NAME"
+    )
 
 
 def _address(fact: Facts, ip: str) -> str | None:
     if ip in fact.addresses:
         return None
     has = named(sorted(address for address, name in fact.addresses.items() if name != "lo"))
-    problem = f"{ip} is no address of its interfaces" if ip else "its name is not known here"
+    problem = f"{ip} is no address of its interfaces" if ip else "its name does not resolve here"
     return f"{problem} ({has}): set `ip:` to the address by which other hosts reach it"
 
 

@@ -1,4 +1,4 @@
-"""MicroK8s on every host: prerequisites, and a snap that is installed, held and started."""
+"""MicroK8s on every host: prerequisites, and installing, holding and starting the snap."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from trainyard.wording import counted
 
 START_SECONDS = 180.0
 INFO_SECONDS = 20
-# Signs that `snap info` prints instead of a closed channel's version (snapd, cmd/snap/cmd_info.go),
-# and what an installation from that channel would do.
+# The effect of an installation from a closed channel, by the sign that `snap info` prints instead of
+# the channel's version (snapd, cmd/snap/cmd_info.go).
 CLOSED = {
     "^": "an installation takes the next safer channel, and this one gets no updates",
     "--": "nothing can be installed from it",
@@ -42,8 +42,8 @@ def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
 def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
     """Return a warning if MicroK8s is to be installed from a closed channel, else "".
 
-    The first host without MicroK8s asks the store. If the store does not answer, there is no
-    warning: the installation will fail.
+    The first host without MicroK8s asks the store. Without an answer there is no warning, because
+    the installation will fail.
     """
     bare = [host for host in lab.hosts if facts[host.name].is_bare]
     if lab.snaps or not bare:
@@ -71,8 +71,8 @@ def _prepare_step(lab: Lab) -> Step:
         if known != names:
             is_lacking = {*names.splitlines()} - {*known.splitlines()}
             if is_lacking:
-                return "lacks names of the others"
-            return "has names of hosts that are not in the file"
+                return "lacks the names of other hosts"
+            return "has the names of hosts that are not in the file"
         if fact.snap is None and not fact.is_ours:
             return "lacks MicroK8s' launch file"
 
@@ -92,7 +92,7 @@ def _prepare_step(lab: Lab) -> Step:
 
 def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
     """Return lines for /etc/hosts: control planes look up joining hosts (microk8s#2967, #3225)."""
-    # Sorted, since the order of hosts may change with the first control plane.
+    # The order of hosts may change with the first control plane, so the lines are sorted.
     return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
 
@@ -116,7 +116,7 @@ def _install_step(lab: Lab) -> Step:
 
 def _install(host: Host, lab: Lab) -> None:
     if lab.snaps:
-        # A snap file would be installed a second time; the store's snap would not.
+        # Unlike the store's snap, a snap file would be installed a second time.
         if lab.fact(host).snap is None:
             offline.install(host, lab)
     else:
@@ -130,7 +130,8 @@ def _install(host: Host, lab: Lab) -> None:
             seconds=INSTALL_SECONDS,
         )
 
-    # Otherwise snapd refreshes MicroK8s at any time, which ended clusters (microk8s#1022, #2491).
+    # Without a hold, snapd refreshes MicroK8s at any time, which ended clusters
+    # (microk8s#1022, #2491).
     host.root("snap", "refresh", "--hold", "microk8s")
 
 
@@ -145,9 +146,9 @@ def install_again(host: Host, lab: Lab) -> None:
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
     """Return a step for each host and minor version up to the channel, control planes first.
 
-    A MicroK8s that was installed from a file gets no step. Raises RequestError if a host has
-    another channel and `upgrade` is not set, for a downgrade, and for a MicroK8s from a file if it
-    differs from the snap file or from the channel's minor version.
+    A MicroK8s from a snap file gets no step. Raises RequestError for another channel without
+    `upgrade`, for a downgrade, and for a MicroK8s from a file that differs from the snap file or
+    from the channel's minor version.
     """
     facts = lab.facts()
     found = []
@@ -168,29 +169,29 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
 
         if then < now:
             hint = f"Write `channel: {snap.channel}`, or remove MicroK8s from the host."
-            raise RequestError(f"{what}: there is no way back", hint=hint)
+            raise RequestError(f"{what}: a downgrade is impossible", hint=hint)
         if not upgrade:
             hint = (
-                "Upgrade it, a host and a minor at a time: trainyard cluster.up --set "
+                "Upgrade one host and one minor version at a time: trainyard cluster.up --set "
                 "microk8s.upgrade=true"
             )
             raise RequestError(what, hint=hint)
 
-        # The steps keep the rest of the channel: `1.34-strict/stable` is another kind of snap than
-        # `1.34/stable`, which needs --classic.
+        # Upgrades change only the minor version in the channel: unlike `1.34-strict/stable`,
+        # `1.34/stable` needs --classic.
         rest = re.sub(r"^1\.\d+", "", lab.channel)
         for minor in range(now + (now != then), then + 1):
             channel = f"1.{minor}{rest}" if minor != then else lab.channel
             found.append((minor, _upgrade_step(lab, host, channel, after)))
 
-    # All hosts get one minor before any host gets the next: API servers may differ by one minor.
+    # All hosts get a minor version before any host gets the next: API servers may differ by one.
     return [step for _, step in sorted(found, key=lambda step: step[0])]
 
 
 def _refuse_other_minor(lab: Lab, host: Host, version: str) -> None:
     """Raise RequestError if a MicroK8s from a file has another minor version than the channel.
 
-    Such an installation has no channel of its own to compare.
+    An installation from a file has no channel, so the version is compared.
     """
     if _minor(version.removeprefix("v")) != _minor(lab.channel):
         raise RequestError(
@@ -207,7 +208,7 @@ def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
         now = fact.snap.channel if fact.snap else "nothing"
         if now != channel and (fact.snap is None or _minor(now) <= _minor(channel)):
             return no(f"{now} is installed")
-        # A host that has not joined has no node whose readiness could be asked.
+        # A host that has not joined has no node that could be Ready.
         if fact.node in lab.nodes() and not lab.is_ready(host):
             return no("its node is not Ready")
         return YES

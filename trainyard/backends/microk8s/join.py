@@ -18,14 +18,13 @@ AGENT_PORT = 25000
 DQLITE_PORT = 19001
 JOIN_SECONDS = 300.0
 READY_SECONDS = 180.0
-# If a command is cut off, its join still runs on the host: this lock makes the next join wait.
+# A killed command's join still runs on the host: with this lock the next join waits.
 ALONE = ("flock", "--close", "/var/snap/microk8s")
-# The time that the joins of all workers may take with one token.
+# The joins of all workers share one token, which expires after this time.
 TOKEN_SECONDS = 1200
 # With three or more control planes, three vote; the others are spares (go-dqlite, roles).
 VOTERS = 3
-# The files of join tokens. A worker's join adds a second token there, TOKEN-..., for its
-# certificates.
+# The files of join tokens. A worker's join adds a second token, TOKEN-..., for its certificates.
 TOKENS = "/var/snap/microk8s/current/credentials/*-tokens.txt"
 
 
@@ -42,7 +41,7 @@ def steps(lab: Lab) -> list[Step]:
 def is_part(lab: Lab, host: Host) -> bool:
     """Say whether host and cluster agree that the host is a node, with the role in the file."""
     fact = lab.fact(host)
-    # A host whose join was cut off may be a node, but could never leave: it has to join again.
+    # After a killed join, a host may be a node, but can never leave, so it has to join again.
     if fact.is_half_joined or fact.node not in lab.nodes():
         return False
     if fact.is_worker == host.is_control_plane:
@@ -56,7 +55,7 @@ def _first_step(lab: Lab) -> Step:
             return YES
         return lab.not_ready(lab.first)
 
-    # The action is `changed`, so that each poll asks the host again.
+    # `changed` makes each poll ask the host again.
     title = f"{lab.first.name} is a control plane"
     return Step("first-control-plane", title, done, lab.changed, deadline=READY_SECONDS, every=1.0)
 
@@ -79,8 +78,8 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
     def join() -> None:
         if not is_part(lab, host):
             refuse_dead_members(lab)
-            # No flag: `--controlplane` sets the parameter of `--worker` to "as-master", and
-            # join.py:689 only tests if that is true. The host would join as a worker.
+            # With `--controlplane` the host would join as a worker: the flag sets the parameter of
+            # `--worker` to "as-master", and join.py:689 only tests if that is true.
             _join(lab, [host])
 
     title = f"Join {host.name} as a control plane"
@@ -120,9 +119,9 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
 
 
 def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
-    """Let hosts join at the same time, with one token, which is deleted afterwards.
+    """Let hosts join in parallel with one token, which is deleted afterwards.
 
-    The token has a TTL, since a token without one is used up even by a join that fails.
+    The token has a TTL: without a TTL, even a failed join would use up the token.
     """
     first = lab.first
     added = first.microk8s("add-node", "--token-ttl", str(TOKEN_SECONDS), "--format", "json").stdout
@@ -148,7 +147,7 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
             raise PrerequisiteError(
                 f"{host.name} does not reach {service} of {first.name}",
                 where=f"{first.ip}:{port}",
-                hint="Open that port in the firewalls between them; or set the address that works: "
+                hint="Open that port in the firewalls between the hosts; or set the address that works: "
                 f"`ip:` of {first.name}.",
             )
 
@@ -157,8 +156,8 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
     ran = host.root(
         "sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False
     )
-    # The last line that a failed join prints is the reason, also if it is a traceback's. After
-    # code 0 the caller's step still waits for the node.
+    # The last line of a failed join, even of a traceback, is the reason. After code 0 the caller's
+    # step still waits for the node.
     if ran.code != 0:
         printed = "; ".join(filter(None, (last_line(ran.stdout), last_line(ran.stderr))))
         raise OutsideError(
@@ -171,14 +170,14 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
 def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
     """Raise OutsideError if a member of dqlite other than `but` does not answer.
 
-    A change of members could then lose the whole database (microk8s#2348). The members' ports are
-    tried from the first control plane: without a quorum, Kubernetes cannot mark a node as not Ready.
+    A change of members could then lose the whole database (microk8s#2348). The first control plane
+    tries the members' ports: without a quorum, Kubernetes cannot mark a node as not Ready.
     """
     dead = [ip for ip in lab.members() if ip != but and not lab.first.reaches(ip, DQLITE_PORT)]
     if dead:
         raise OutsideError(
             f"no control plane may join or leave while the database on {named(dead)} is dead: "
             "the whole cluster's database could be lost",
-            hint="Bring it back: there, sudo snap start microk8s. If the host is gone for good, "
-            "take it out of the file, and: trainyard cluster.up --remove --force",
+            hint="Start MicroK8s on that host: sudo snap start microk8s. If the host no longer "
+            "exists, remove it from the file, and: trainyard cluster.up --remove --force",
         )

@@ -18,27 +18,27 @@ from trainyard.errors import OutsideError
 from trainyard.seams.addresses import answers
 from trainyard.steps import YES, Answer, Step, no
 
-# The id of the step after which there is a Kubernetes to ask.
+# The id of the step after which Kubernetes can be asked.
 STEP = "kubeconfig"
 
 
 def step(lab: Lab, path: Path, *, after: str) -> Step:
-    """Return the step that writes the kubeconfig to `path`, unless it has the CA of Kubernetes."""
+    """Return the step that writes the kubeconfig, unless `path` has one with Kubernetes' CA."""
 
     def done() -> Answer:
         if not path.exists():
-            return no("it is not there")
+            return no("it does not exist")
         ca = lab.first.root("cat", f"{DATA}/certs/ca.crt").stdout
         if _ca(yaml.safe_load(path.read_text())).strip() == ca.strip():
             return YES
-        return no("it is of another cluster")
+        return no("it belongs to another cluster")
 
     def do() -> None:
-        # MicroK8s' own kubeconfig names the host's address of the default route, which this machine
-        # may not reach: the file's address replaces it.
+        # MicroK8s' kubeconfig names the host's address of the default route, which this machine may
+        # not reach, so the cluster file's address replaces it.
         write(path, lab.first.microk8s("config").stdout, lab.first.server)
 
-    return Step(STEP, "Write its kubeconfig", done, do, after=after)
+    return Step(STEP, "Write the kubeconfig", done, do, after=after)
 
 
 def write(path: Path, text: str, server: str) -> None:
@@ -46,7 +46,7 @@ def write(path: Path, text: str, server: str) -> None:
     document = yaml.safe_load(text)
     if not isinstance(document, dict):
         raise OutsideError(
-            "this is no kubeconfig, since it is no mapping", where=text.strip().partition("\n")[0]
+            "this is no kubeconfig: it is no mapping", where=text.strip().partition("\n")[0]
         )
     _cluster(document)["server"] = server
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -54,10 +54,10 @@ def write(path: Path, text: str, server: str) -> None:
 
 
 def choose_server(site: Site, path: Path, servers: Sequence[str]) -> None:
-    """If the kubeconfig's server does not answer, replace it by the first of `servers` that does.
+    """Replace a kubeconfig's server that does not answer by the first of `servers` that does.
 
-    The server in the cluster's record is replaced, too. If no server with this CA answers, nothing
-    changes, and nothing is raised: the next request to Kubernetes will raise the reason.
+    Replaces the server in the cluster's record too. If no server with this CA answers, changes and
+    raises nothing: the next request to Kubernetes will raise the reason.
     """
     text = path.read_text()
     document = yaml.safe_load(text)

@@ -1,4 +1,4 @@
-"""A lab: the hosts of a MicroK8s cluster, and their facts when last asked."""
+"""A lab: the hosts of a MicroK8s cluster, and their latest facts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
 
-# The full path, since sshd's or sudo's PATH may lack /snap/bin.
+# sshd's or sudo's PATH may lack /snap/bin.
 MICROK8S = "/snap/bin/microk8s"
 API_PORT = 16443
 LOCK_FILE = "/run/trainyard.lock"
@@ -49,12 +49,12 @@ class Host(ssh_hosts.Host):
 
 @dataclass
 class Lab:
-    """The hosts of a cluster file, control planes first, and what is to be installed on them.
+    """The hosts of a cluster file, control planes first, and what to install on them.
 
-    MicroK8s is installed from `channel`, or from the files `snaps`, the last of which is MicroK8s'
-    own. `images` are image files to load. `mirrors` are URLs by registry. Answers of hosts are
-    cached until `changed` is called; from then on each `look_again`, which comes before each
-    question of a step, drops them.
+    MicroK8s is installed from `channel`, or from the files `snaps`, whose last is MicroK8s itself.
+    `images` are image files to load. `mirrors` are URLs by registry. Answers of hosts are cached
+    until `changed` is called; from then on each `look_again` drops them. Steps call it before each
+    check.
     """
 
     hosts: Sequence[Host]
@@ -69,12 +69,12 @@ class Lab:
 
     @property
     def first(self) -> Host:
-        """Return the control plane that is asked about the cluster, and that the others join."""
+        """Return the control plane that other hosts join, and that answers for the cluster."""
         return self.control_planes[0]
 
     @property
     def release(self) -> str:
-        """Return in words which MicroK8s is to be installed: the channel, or the file."""
+        """Return a text that names the MicroK8s to install: the channel, or the file."""
         if self.snaps:
             return f"from {self.snaps[-1].name}"
         return self.channel
@@ -88,7 +88,7 @@ class Lab:
         return [host for host in self.hosts if not host.is_control_plane]
 
     def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
-        """Return the facts of these hosts, or of all; raise one error for all silent hosts."""
+        """Return the facts of these hosts, or of all; raise one error for all without an answer."""
         found, errors = self.ask(list(hosts) or self.hosts)
         refuse(errors)
         return found
@@ -99,9 +99,9 @@ class Lab:
     def ask(
         self, hosts: Sequence[Host]
     ) -> tuple[Mapping[str, Facts], Mapping[str, TrainyardError]]:
-        """Return the facts of hosts, and the errors of those that did not answer, by name.
+        """Return the facts of hosts, and the errors of hosts that did not answer, by name.
 
-        Only hosts whose facts are not cached are asked.
+        Only hosts without cached facts are asked.
         """
         unknown = [host for host in hosts if host.name not in self._facts]
         found, errors = try_each(unknown, lambda host: facts.read(host.connection, now=time.time()))
@@ -110,7 +110,7 @@ class Lab:
         return known, errors
 
     def put_members_first(self) -> None:
-        """Reorder the hosts, so that a control plane that has joined others is the first one."""
+        """Reorder the hosts, so that a control plane that has joined others comes first."""
         facts = self.facts()
 
         def order(host: Host) -> bool:
@@ -121,7 +121,7 @@ class Lab:
         self.hosts = sorted(self.hosts, key=order)
 
     def changed(self) -> None:
-        """Note a change: cached answers are dropped now, and from now on by each `look_again`."""
+        """Note a change: drop cached answers now, and from now on at each `look_again`."""
         self._changed = True
         self.look_again()
 
@@ -132,7 +132,7 @@ class Lab:
             self._nodes = None
 
     def nodes(self) -> Mapping[str, Object]:
-        """Return the cached or newly asked nodes of Kubernetes by name; {} without an answer."""
+        """Return Kubernetes' nodes by name, cached or not; {} without an answer."""
         if self._nodes is None:
             self._nodes = self._ask_nodes()
         return self._nodes
@@ -146,9 +146,9 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Return "no" for a host whose node is not Ready; ask which image a pod there waits for.
+        """Return "no" for a host whose node is not Ready, with the image that a pod there waits for.
 
-        `moved` is the number of pulled bytes: a step that waits sees progress by it.
+        `moved` is the number of pulled bytes, which shows a waiting step progress.
         """
         ran = self.first.microk8s(*_pods_on(self.fact(host).node), check=False)
         detail = "its node is not Ready"
@@ -159,7 +159,7 @@ class Lab:
         return no(detail, moved=self.pulled([host]))
 
     def pulled(self, hosts: Sequence[Host]) -> int:
-        """Return how many bytes of images these hosts have pulled so far, all together."""
+        """Return how many bytes of images these hosts together have pulled."""
         return sum(fact.pulled for fact in self.facts(hosts).values())
 
     def lock(self) -> None:
@@ -167,7 +167,7 @@ class Lab:
 
         Raises NotReadyError, which names the lock's owner, if another command holds the lock.
         """
-        # The lock is taken again if it was lost, as when the host was rebooted.
+        # A reboot of the host loses the lock.
         if self._lock is None or not self._lock.runs:
             self._lock = lock.take(self.first.connection, LOCK_FILE)
             self.changed()
@@ -177,7 +177,7 @@ class Lab:
             found, _ = self.ask([host])
             if host.name not in found:
                 continue
-            # A host that has not joined would answer with only its own node.
+            # A host that has not joined knows only its own node.
             if host is not self.first and not found[host.name].has_joined:
                 continue
             ran = host.microk8s(
@@ -236,7 +236,7 @@ def each_step(
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
-    """Return the lab of a cluster file; no host is asked here, and no file is looked for."""
+    """Return the lab of a cluster file without asking a host or reading a file."""
     control_planes = section.control_planes
     desired = (*control_planes, *section.workers)
     found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)

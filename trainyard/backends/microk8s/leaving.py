@@ -1,4 +1,4 @@
-"""Hosts that must leave: removed from the file, or with remains that would prevent their join."""
+"""Hosts that must leave: the file no longer names them, or remains would prevent their join."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing, warning
 from trainyard.wording import named
 
-# An annotation on each host's node: the SSH address that the file has for the host. Trainyard
-# reaches the host by it when the file no longer names the host.
+# An annotation on each host's node: the file's SSH address of the host, for when the file no longer
+# names the host.
 ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
 # dqlite writes its list of members to disk only every 30 s.
@@ -31,16 +31,16 @@ SETTLE_SECONDS = 60.0
 # The exit code of `microk8s leave` on the host that has the only copy of the database
 # (scripts/wrappers/leave.py).
 ONLY_COPY = 3
-# `microk8s leave` needs a file that a join writes last (wrappers/microk8s-leave.wrapper). A join
-# that was cut off has not written the file, and has left its lock, which `leave` does not remove.
+# `microk8s leave` needs a file that a join writes last (wrappers/microk8s-leave.wrapper). A killed
+# join has not written the file, and leaves its lock, which `leave` does not remove.
 LEAVE = f"touch {LOCKS}/no-cert-reissue; {MICROK8S} leave; rm -f {LOCKS}/join-in-progress"
 ONLY_VOTER = (
-    "If it is the only voter: keep it in the file and let another control plane leave, or "
+    "If the host is the only voter: keep it in the file and let another control plane leave, or "
     "name three control planes."
 )
 NOT_OURS = (
-    "MicroK8s there is not of Trainyard's making: sudo snap remove microk8s --purge, and "
-    "repeat the command."
+    "Trainyard did not install that MicroK8s: sudo snap remove microk8s --purge, and repeat the "
+    "command."
 )
 BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
@@ -49,9 +49,9 @@ def steps(lab: Lab, site: Site) -> list[Step]:
     """Return the steps before any host joins: they remove remains and, with --remove, left hosts.
 
     Left hosts are hosts of the cluster that the file no longer names. Without --remove a step warns
-    about them.
+    about these hosts.
     """
-    # Without an answer no host would look like a node, and each would be told to leave.
+    # Without an answer no host would look like a node, and each would have to leave.
     if not lab.nodes():
         raise OutsideError(
             "no control plane answers", hint="Repeat the same command: it continues from here."
@@ -83,7 +83,7 @@ def steps(lab: Lab, site: Site) -> list[Step]:
 def left_file(
     hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]
 ) -> dict[str, Object]:
-    """Return the nodes of hosts that a file once named and this file does not, dead ones first.
+    """Return the nodes of hosts that the file no longer names, dead nodes first.
 
     `known` are the facts of the file's hosts that answered. Nodes without Trainyard's annotation
     are left out.
@@ -91,7 +91,7 @@ def left_file(
     names = {fact.node for fact in known.values()}
     ips = {host.ip for host in hosts}
     left = {}
-    # Dead nodes come first: while a dead one is a member of dqlite, no other may leave.
+    # While a dead node is a member of dqlite, no other may leave.
     for name, node in sorted(nodes.items(), key=lambda item: is_ready(item[1])):
         is_in_file = name in names or internal_ip(node) in ips
         if _address(node) and not is_in_file:
@@ -102,22 +102,22 @@ def left_file(
 def refuse_left(lab: Lab) -> None:
     """Raise RequestError if the cluster has hosts that the file no longer names.
 
-    Only the cluster knows their addresses: removing it would leave MicroK8s on them.
+    Only the cluster knows these hosts' addresses: without the cluster, their MicroK8s would stay.
     """
     left = left_file(lab.hosts, lab.facts(), lab.nodes())
     if left:
         hosts = named([f"{name} ({_address(node)})" for name, node in left.items()])
         raise RequestError(
             f"in the cluster, and not in the file: {hosts}",
-            hint="Write it into the file again, or let it leave first: trainyard cluster.up "
+            hint="Write the host into the file again, or remove it first: trainyard cluster.up "
             "--remove",
         )
 
 
 def _refuse_unknown_addresses(left: Mapping[str, Object], site: Site) -> None:
-    """Raise RequestError if a left host's address was never named by a cluster file here.
+    """Raise RequestError if no cluster file here ever named a left host's address.
 
-    Its annotation is then not trusted (see addresses.py).
+    The address in the node's annotation is not trusted (see addresses.py).
     """
     known = addresses.known(site)
     unknown = []
@@ -128,21 +128,21 @@ def _refuse_unknown_addresses(left: Mapping[str, Object], site: Site) -> None:
         raise RequestError(
             "no cluster file on this machine named the addresses that these nodes give: "
             f"{named(unknown)}",
-            hint="If they are right, name those hosts in the file, run trainyard cluster.up, and "
-            "then take them out.",
+            hint="If the addresses are right, name those hosts in the file, run trainyard "
+            "cluster.up, and then remove the hosts from the file.",
         )
 
 
 def address_step(lab: Lab, site: Site, *, after: str) -> Step:
-    """Return the step that writes each host's SSH address on its node, and records it here."""
+    """Return the step that records each host's SSH address, on its node and on this machine."""
     every = {host.ssh for host in lab.hosts}
 
     def lacks(host: Host, fact: Facts) -> str:
         if not every <= addresses.known(site):
-            return "its address is not written down here"
+            return "its address is not recorded here"
         node = lab.nodes().get(fact.node)
         if node and _address(node) != host.ssh:
-            return "its node does not say how the file reaches it"
+            return "its node does not have the file's address"
         return ""
 
     def annotate(host: Host) -> None:
@@ -157,7 +157,7 @@ def address_step(lab: Lab, site: Site, *, after: str) -> Step:
 
 
 def back_up(control_plane: Host) -> None:
-    """Back up the database. Raises NotReadyError after a time limit: MicroK8s itself has none."""
+    """Back up the database. Raises NotReadyError after a time limit, which MicroK8s itself lacks."""
     control_plane.microk8s("dbctl", "backup", "-o", BACKUP)
 
 
@@ -166,9 +166,9 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def _has_remains(lab: Lab, host: Host) -> bool:
-    """Say whether a host that must join is still known to the cluster, or has files of a join.
+    """Say whether the cluster knows a host that must join, or the host has files of a join.
 
-    Its join would be refused ("already known to dqlite", 504), or would succeed without an effect.
+    The join would be rejected ("already known to dqlite", 504), or would have no effect.
     """
     if host is lab.first or is_part(lab, host):
         return False
@@ -181,7 +181,7 @@ def _has_remains(lab: Lab, host: Host) -> bool:
 def _remains_step(lab: Lab, host: Host) -> Step:
     def done() -> Answer:
         if _has_remains(lab, host):
-            return no("installed again, half joined, or joined otherwise")
+            return no("it has remains of an earlier installation or join")
         return YES
 
     def clear() -> None:
@@ -195,7 +195,7 @@ def _remains_step(lab: Lab, host: Host) -> Step:
             remove.purge(host)
 
         for name in (host.ip, fact.node):
-            # If Kubernetes has no node of this name, the command exits 1, but it has removed the
+            # If Kubernetes has no node of this name, the command exits 1, but still removes the
             # member of dqlite.
             lab.first.microk8s("remove-node", name, "--force", check=False)
 
@@ -214,8 +214,8 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
     """Run `microk8s leave` on a host, once no join runs there; return None if the host has left.
 
-    Returns the result of `leave` if the host has not left. A stopped host is started first. On a
-    host that has not joined, only the lock of a failed join is removed.
+    Returns the result of `leave` if the host has not left. Starts a stopped host first. On a host
+    that has not joined, only removes the lock of a failed join.
     """
     if fact.is_stopped:
         # `leave` fails on a stopped host (wrappers/microk8s-leave.wrapper: exit_if_stopped).
@@ -243,10 +243,10 @@ def _before_a_member_leaves(lab: Lab, host: Host) -> None:
 
 
 def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
-    """Return the step that takes a host out of the cluster.
+    """Return the step that removes a host from the cluster.
 
-    The host's node is removed last, as it has the address by which a repeated command finds the
-    host. With `forced` a host that does not answer is removed without being cleaned.
+    The host's node is removed last, because a repeated command finds the host by the node's address.
+    With `forced` a host that does not answer is removed without being cleaned.
     """
 
     def done() -> Answer:
@@ -266,7 +266,7 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
                     f"{host.name} is no longer in the file, and cannot be told to leave: "
                     f"{error.what}",
                     where=error.where,
-                    hint="Bring it back. If it is gone for good: "
+                    hint="Start the host again. If it no longer exists: "
                     "trainyard cluster.up --remove --force",
                 ) from error
 
@@ -296,13 +296,13 @@ def _ray_pods(lab: Lab, host: Host) -> str:
 def _give_back(lab: Lab, host: Host) -> None:
     """Drain a host, let it leave, and remove from it what Trainyard installed.
 
-    Raises OutsideError if another machine answers at its address, or if the host cannot leave.
+    Raises OutsideError if another machine answers at the host's address, or the host cannot leave.
     """
     node = lab.nodes()[host.name]
     fact = facts.read(host.connection, now=0.0)
     if fact.machine_id != node["status"]["nodeInfo"]["machineID"]:
         hint = (
-            "If the host is gone for good: take it out of Kubernetes with microk8s "
+            "If the host no longer exists, remove it from Kubernetes with microk8s "
             "remove-node --force."
         )
         raise OutsideError(f"another machine than {host.name} answers at {host.ssh}", hint=hint)
@@ -310,7 +310,7 @@ def _give_back(lab: Lab, host: Host) -> None:
     if host.ip in lab.members():
         _before_a_member_leaves(lab, host)
 
-    # A drain waits for the kubelet to end pods: without one it would wait in vain.
+    # A drain waits for the kubelet to end pods, so it needs a live kubelet.
     if is_ready(node):
         lab.first.microk8s("kubectl", "drain", host.name, *DRAIN, seconds=330)
 

@@ -1,4 +1,4 @@
-"""Hosts that reach no snap store and no registry: snaps and images are copied from this machine."""
+"""Offline hosts, without snap store and registry: this machine copies snaps and images to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
     missing = [str(path) for path in found if not path.is_file()]
     if missing:
         hint = (
-            "On a machine that reaches the store: snap download, of snapd, core22 and "
+            "On a machine that reaches the store, run `snap download` for snapd, core22 and "
             "microk8s --channel=1.34/stable"
         )
         raise PrerequisiteError(f"no such file: {named(missing)}", where="microk8s.snap", hint=hint)
@@ -32,7 +32,7 @@ def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def unverified(lab: Lab) -> str:
-    """Return a warning about snap files without .assert, which snapd cannot verify; else ""."""
+    """Return a warning about snap files that snapd cannot verify without .assert, or ""."""
     found = [path.name for path in lab.snaps if not path.with_suffix(".assert").is_file()]
     if found:
         return (
@@ -48,13 +48,13 @@ def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
     place = _path(section.images, directory)
     found = tuple(sorted(place.glob("*.tar")))
     if not found:
-        hint = "On a host whose MicroK8s has them: microk8s images export-local > images.tar"
+        hint = "On a host whose MicroK8s has the images: microk8s images export-local > images.tar"
         raise PrerequisiteError(f"{place} has no *.tar", where="microk8s.images", hint=hint)
     return found
 
 
 def put_step(lab: Lab) -> Step:
-    """Return the step that copies the image files to every host; MicroK8s need not be installed."""
+    """Return the step that copies the image files to every host, with or without MicroK8s."""
 
     def lacks(_: Host, fact: Facts) -> str:
         missing = [path.name for path in _missing(lab, fact, among=("", LOADED))]
@@ -84,7 +84,7 @@ def loaded_step(lab: Lab, *, after: str) -> Step:
 
 
 def install(host: Host, lab: Lab) -> None:
-    """Install the snap files on a host, but skip snaps other than MicroK8s that it has already."""
+    """Install the snap files on a host; skip snaps other than MicroK8s that the host already has."""
     *needed, microk8s = lab.snaps
     for path in needed:
         name = path.name.partition("_")[0].removesuffix(".snap")
@@ -99,9 +99,9 @@ def refuse_another(lab: Lab, host: Host, fact: Facts) -> None:
     if fact.snap is None or fact.snap_bytes == file.stat().st_size:
         return
     raise RequestError(
-        f"{host.name} runs another MicroK8s ({fact.snap.version}) than {file.name} is",
+        f"{host.name} runs another MicroK8s ({fact.snap.version}) than {file.name}",
         where="microk8s.snap",
-        hint="Trainyard upgrades along a channel alone. There, host by host: sudo snap ack "
+        hint="Trainyard upgrades only along a channel. On one host after the other: sudo snap ack "
         "FILE.assert, and sudo snap install FILE.snap --classic",
     )
 
@@ -125,7 +125,7 @@ def _install(host: Host, path: Path, *flags: str) -> None:
 def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
     """Return the image files that a host lacks.
 
-    A host has a file if one of the same size exists under its name plus one of the endings `among`.
+    A file is present if the host has its name plus an ending of `among`, in the same size.
     """
     missing = []
     for path in lab.images:

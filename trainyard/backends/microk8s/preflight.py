@@ -1,4 +1,4 @@
-"""Rules for hosts, all checked before anything is done; one error lists all problems."""
+"""Rules for hosts, all checked before any change; one error lists all problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainyard.wording import named
 DISK = 2 * GIB
 # The first snapd with `snap refresh --hold`; Debian 12 has 2.57.6, which is too old.
 SNAPD = (2, 58)
-# A new host needs disk room for three times an image's pulled bytes: see `_disk`.
+# A new host's disk must hold three times an image's pulled bytes: see `_disk`.
 IMAGES = 3
 # The ranges of pods and services.
 RANGES = ("10.1.0.0/16", "10.152.183.0/24")
@@ -36,7 +36,7 @@ REGISTRY_PORT = 32000
 
 @dataclass(frozen=True)
 class Desired:
-    """Needs of the cluster file: `gpus` on all hosts together, `image` bytes to pull on each."""
+    """The cluster file's needs: `gpus` on all hosts together, `image` bytes to pull on each."""
 
     gpus: int = 0
     image: int = 0
@@ -49,9 +49,9 @@ def refuse(
     desired: Desired,
     silent: Sequence[Problem] = (),
 ) -> None:
-    """Raise one PrerequisiteError with all problems, and with those of hosts that did not answer.
+    """Raise one PrerequisiteError with all problems; `silent` are those of hosts without an answer.
 
-    `silent` are the latter; without other problems nothing is raised.
+    Raises nothing if `silent` has the only problems.
     """
     found = tuple(problems(hosts, facts, desired))
     if found:
@@ -63,14 +63,14 @@ def refuse(
 def problems(
     hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired
 ) -> Iterator[Problem]:
-    """Yield the problems of each host, then those that show only when hosts are compared."""
+    """Yield the problems of each host, then those that a comparison of hosts shows."""
     answered = [host for host in hosts if host.name in facts]
     for host in answered:
         for message in _alone(host, facts[host.name], desired):
             if message:
                 yield Problem(host.name, message)
 
-    # A host that did not answer may have the missing GPUs: then their number is not checked.
+    # A host that did not answer may have the missing GPUs.
     gpus = desired.gpus if len(answered) == len(hosts) else 0
     yield from host_checks.together(facts, gpus)
     yield from _of_other_clusters(facts, {host.ip for host in hosts})
@@ -86,7 +86,7 @@ def _alone(host: Host, fact: Facts, desired: Desired) -> Iterator[str | None]:
 
 
 def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
-    """Yield a problem for each host in another cluster: one with no control plane of the file."""
+    """Yield a problem for each host in a cluster without any control plane of the file."""
     for host, fact in facts.items():
         if fact.is_worker:
             control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints))
@@ -95,16 +95,16 @@ def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[P
             control = {ip for ip in members if not ip.startswith("127.")}
         if control and not control & ours:
             planes = named(sorted(control))
-            message = f"is a node of another cluster, of {planes}: microk8s leave, if it may"
+            message = f"is a node of another cluster, of {planes}: if the host may leave it, microk8s leave"
             yield Problem(host, message)
 
 
 def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
     """Return a warning about new hosts whose firewall may separate pods, else "".
 
-    This is no problem yet: MicroK8s itself accepts the packets of its pods
-    (wrappers/run-kubelite-with-args). Hosts with Docker are left out: Docker, too, accepts the
-    packets of its containers.
+    A warning is enough: MicroK8s itself accepts the packets of its pods
+    (wrappers/run-kubelite-with-args). Hosts with Docker get no warning: Docker accepts the packets
+    of its containers in the same way.
     """
     dropping = []
     for host in hosts:
@@ -113,7 +113,7 @@ def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
             dropping.append(host.name)
     remedy = "if pods do not reach each other: sudo iptables -P FORWARD ACCEPT"
     if dropping:
-        return f"{named(dropping)}: the firewall drops what is forwarded; {remedy}"
+        return f"{named(dropping)}: the firewall drops forwarded packets; {remedy}"
     return ""
 
 
@@ -145,8 +145,8 @@ def _memory(fact: Facts, host: Host) -> str | None:
 
 
 def _disk(fact: Facts, desired: Desired) -> str | None:
-    # Room for the pulled layers, the unpacked files, and another copy during a change. A host with
-    # MicroK8s may have the image already.
+    # The disk holds the pulled layers, the unpacked files, and another copy during a change. A host
+    # with MicroK8s may have the image already.
     least = max(DISK, IMAGES * desired.image if fact.is_bare else 0)
     if fact.disk >= least:
         return None
@@ -167,12 +167,12 @@ def _ranges(fact: Facts, host: Host) -> str | None:
 
 
 def _registry_port(fact: Facts, desired: Desired) -> str | None:
-    # The addon's own registry is a NodePort, on which no process listens.
+    # The addon's own registry is a NodePort, so no process of MicroK8s listens on the port.
     if not desired.has_registry or REGISTRY_PORT not in fact.listening:
         return None
     return (
-        f"something else listens on {REGISTRY_PORT}, where MicroK8s' registry is to be: "
-        "microk8s.registry: false"
+        f"something else listens on {REGISTRY_PORT}, the port of MicroK8s' registry: set "
+        "`microk8s.registry: false`"
     )
 
 
@@ -180,7 +180,7 @@ def _launch(fact: Facts, host: Host) -> str | None:
     if not fact.is_bare or not fact.foreign_launch:
         return None
     return (
-        "has a launch configuration that is not of Trainyard's making: sudo mv "
+        "has a launch configuration that Trainyard did not write: sudo mv "
         f"{fact.foreign_launch} elsewhere"
     )
 
@@ -188,15 +188,15 @@ def _launch(fact: Facts, host: Host) -> str | None:
 def _docker_later(fact: Facts, host: Host) -> str | None:
     """Return the problem if Docker is installed but not started, on a host that has not joined.
 
-    When Docker starts, MicroK8s would take the new bridge for a changed host address, and would
-    remove every container.
+    When Docker starts, MicroK8s would mistake the new bridge for a changed host address, and remove
+    every container.
     """
     if fact.snap is None or fact.has_joined:
         return None
     if not fact.has_docker or "docker0" in fact.addresses.values():
         return None
     return (
-        "Docker was installed after MicroK8s, which would take Docker's address for its own: "
+        "Docker was installed after MicroK8s, which would mistake Docker's address for the host's: "
         "start Docker before this host joins"
     )
 

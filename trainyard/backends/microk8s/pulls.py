@@ -1,4 +1,4 @@
-"""Images that the pods of a node wait for, as the pods' statuses say."""
+"""Images that the pods of a node wait for, according to the pods' statuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PULLS = ("ContainerCreating", "PodInitializing")
 
 
 def waited_for(pods: Sequence[Object]) -> str:
-    """Say which pod waits for which image; "" if none waits.
+    """Say which pod waits for which image; "" if no pod waits.
 
     A pod whose image could not be pulled takes precedence, with the kubelet's reason.
     """

@@ -1,4 +1,4 @@
-"""Removal of the lab: Trainyard's MicroK8s, and Trainyard's files on every host."""
+"""Removal of the lab: the MicroK8s that Trainyard installed, and its files on every host."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _REMOVE = "remove-microk8s"
 def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
     """Return the steps that remove MicroK8s, clean the hosts, and delete files on this machine.
 
-    Workers are removed before control planes, with which they still talk. `written` are this
-    machine's files about the lab; they are deleted last. Raises an error if snapd does not answer,
-    or if the cluster also has hosts whose MicroK8s Trainyard did not install.
+    Workers are removed first, as they still talk to control planes. `written` are this machine's
+    files about the lab, which are deleted last. Raises an error if snapd does not answer, or if the
+    cluster also has hosts whose MicroK8s Trainyard did not install.
     """
     facts = lab.facts()
     silent = [host.name for host in lab.hosts if facts[host.name].snapd == UNAVAILABLE]
     if silent:
         raise PrerequisiteError(
-            f"snapd does not run on {named(silent)}, and nothing else knows what is installed there",
+            f"snapd does not run on {named(silent)}, so it is not known what is installed there",
             hint="There: sudo systemctl start snapd.socket",
         )
 
@@ -43,9 +43,9 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
     others = [host.name for host in lab.hosts if facts[host.name].snap and host not in ours]
     if ours and others:
         raise RequestError(
-            f"MicroK8s on {named(others)} is not of Trainyard's making, but that on other hosts of "
-            "the cluster is",
-            hint="Take Trainyard's hosts out of the file, and: trainyard cluster.up --remove",
+            f"Trainyard did not install MicroK8s on {named(others)}, but on other hosts of the "
+            "cluster",
+            hint="Remove the hosts with Trainyard's MicroK8s from the file, and: trainyard cluster.up --remove",
         )
 
     title = "Remove no MicroK8s: Trainyard installed none"
@@ -65,7 +65,7 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
         lab.changed()
 
     removal = Step(_REMOVE, title, is_removed, remove, disruptive=bool(ours))
-    title = f"Leave {counted(len(lab.hosts), 'host')} as found"
+    title = f"Remove Trainyard's files from {counted(len(lab.hosts), 'host')}"
     after = _REMOVE if ours else None
     cleaning = each_step(lab, "leave-as-found", title, _is_marked, _clean, after=after)
     return [removal, cleaning, _forgetting(written)]
@@ -74,14 +74,14 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
 def _forgetting(written: Sequence[Path]) -> Step:
     def are_gone() -> Answer:
         if any(path.exists() for path in written):
-            return no("it is there")
+            return no("it still exists")
         return YES
 
     def unlink() -> None:
         for path in written:
             path.unlink(missing_ok=True)
 
-    return Step("remove-kubeconfig", "Remove its kubeconfig", are_gone, unlink)
+    return Step("remove-kubeconfig", "Remove the kubeconfig", are_gone, unlink)
 
 
 def give_back(host: Host, fact: Facts) -> None:
@@ -103,11 +103,9 @@ def _is_marked(_: Host, fact: Facts) -> str:
 
 
 def _clean(host: Host) -> None:
-    # Only the file is removed: the kernel keeps the limits until the next boot, as other programs
-    # may rely on them by now.
+    # The kernel keeps the limits until the next boot, because other programs may rely on them.
     host.root("rm", "-f", SYSCTL_FILE, LOCK_FILE)
-    # On a host that was prepared, but where MicroK8s was never installed, the launch file is left:
-    # no purge has removed it.
+    # On a prepared host where MicroK8s was never installed, no purge has removed the launch file.
     launch = f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm -rf {LAUNCH_FILE} {COMMON}/etc'
     host.root("sh", "-euc", launch)
     hosts_file.write(host, "")

@@ -1,4 +1,4 @@
-"""The hosts in `cluster.plan --json`: the files that each host would get, as rendered."""
+"""The hosts in `cluster.plan --json`, each with the rendered files that it would get."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from trainyard.spec.cluster import ClusterSpec
 
 
 def documents(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Ask the hosts; return a document of each, and one with the KubeRay operator's chart values.
+    """Ask the hosts; return a document for each, and one with the KubeRay operator's chart values.
 
-    The launch configuration is shown only for hosts without MicroK8s, as nothing reads it after
-    the installation.
+    Only an installation reads the launch configuration, so hosts with MicroK8s lack it.
     """
     facts = lab.facts()
     lab.put_members_first()

@@ -1,4 +1,4 @@
-"""One snapshot of a lab: its hosts' answers or errors, and the nodes of their Kubernetes."""
+"""A snapshot of a lab: its hosts' facts or errors, and the nodes of their Kubernetes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LEFT = "not in the file any more: trainyard cluster.up --remove"
 class Snapshot:
     """The facts of hosts that answered and the errors of the others, both by name.
 
-    `nodes` are Kubernetes' nodes by IP; {} without an answer. `votes` says by IP whether a member
-    of dqlite votes.
+    `nodes` are Kubernetes' nodes by IP; {} without an answer. `votes` has the members of dqlite by
+    IP, and whether each votes.
     """
 
     facts: Mapping[str, Facts]
@@ -46,7 +46,7 @@ def read(lab: Lab) -> Snapshot:
     nodes = {pods.internal_ip(node): node for node in alive.nodes().values()}
     votes = {}
     for ip, member in alive.members().items():
-        # A control plane without others is in dqlite's list with a loopback address.
+        # A single control plane has a loopback address in dqlite's list.
         reached = alive.first.ip if ip.startswith("127.") else ip
         votes[reached] = member.is_voter
     return Snapshot(facts, errors, nodes, votes)
@@ -55,8 +55,8 @@ def read(lab: Lab) -> Snapshot:
 def statuses(lab: Lab, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
     """Ask all hosts and Kubernetes; return the status of every host.
 
-    Hosts that left the file, and are still in the cluster, are included. `nodes` are the Ray nodes,
-    to say on which host each runs.
+    Includes hosts of the cluster that the file no longer names. `nodes` are the Ray nodes, which the
+    statuses list by host.
     """
     return of(lab.hosts, read(lab), nodes)
 
@@ -70,7 +70,7 @@ def of(hosts: Sequence[Host], now: Snapshot, nodes: Sequence[NodeStatus]) -> tup
 
 
 def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus:
-    """Return the status of a host of the file."""
+    """Return the status of a host that the file names."""
     fact = now.facts.get(host.name)
     node = now.nodes.get(host.ip)
     ends = []
@@ -97,7 +97,7 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
 def _status_of_left(
     name: str, node: Object, now: Snapshot, nodes: Sequence[NodeStatus]
 ) -> HostStatus:
-    """Return the status of a host that left the file; the host itself was not asked."""
+    """Return the status of a host that the file no longer names, without the host's facts."""
     ip = pods.internal_ip(node)
     on_it = tuple(ray.name for ray in nodes if ray.host == name)
     role: HostRole = "control plane" if ip in now.votes else "worker"
@@ -120,7 +120,7 @@ def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
     node = now.nodes.get(host.ip)
     if fact.is_bare:
         return "not joined", "MicroK8s is not installed"
-    # The host's own facts come first: Kubernetes notices a dead kubelet only after 40 s or more.
+    # The host's facts take precedence: Kubernetes notices a dead kubelet only after 40 s or more.
     if fact.is_stopped or KUBELET_PORT not in fact.listening:
         return "not ready", "MicroK8s is stopped" if fact.is_stopped else "its kubelet does not run"
     if not now.nodes:
@@ -129,4 +129,4 @@ def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
         return "not joined", "it is no node of this Kubernetes"
     if pods.is_ready(node):
         return "ready", ""
-    return "not ready", "Kubernetes hears nothing of its kubelet"
+    return "not ready", "its kubelet does not report to Kubernetes"

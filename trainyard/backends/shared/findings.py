@@ -1,4 +1,4 @@
-"""Findings of `cluster.doctor` for several backends: a full disk, and steps of `up` not done."""
+"""Findings of `cluster.doctor` for several backends: a full disk, unfinished steps of `up`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def full_disk(
 ) -> Iterator[Finding]:
     """Yield a finding if the disk of `path` is so full that Ray would not spill objects to it.
 
-    `usage` returns total, used and free bytes. A disk that cannot be asked yields nothing.
+    `usage` returns total, used and free bytes. An unreadable disk yields nothing.
     """
     with suppress(OSError):
         total, _, free = usage(path)
@@ -33,13 +33,13 @@ def full_disk(
                 f"the disk of {path} is {100 - 100 * free // total} % full: from 95 % on "
                 "Ray spills no objects to it"
             )
-            yield Finding("this machine", message, "Make room there.")
+            yield Finding("this machine", message, "Free space on this disk.")
 
 
 def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
-    """Return a finding for each step of `up` that would do something, or for what prevents asking.
+    """Return a finding for each unfinished step of `up`, or for the error of its check.
 
-    Disruptive steps are not offered as a repair: `cluster.up` alone checks for runs in flight.
+    A disruptive step is no repair here: only `cluster.up` checks for runs in flight.
     """
     found: list[Finding] = []
     # The index of a step's finding, by the step's id.

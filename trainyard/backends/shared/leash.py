@@ -1,7 +1,6 @@
-"""The leash of a cluster, its idle and deadline timer: the steps, the record, and the words.
+"""The leash, a cluster's idle and deadline timer: its steps, record and description.
 
-The timer is a program that runs on the cluster (runner/trainyard_runner/leash.py). Each backend
-brings that program there.
+The timer is a program that each backend starts on the cluster (runner/trainyard_runner/leash.py).
 """
 
 from __future__ import annotations
@@ -23,21 +22,20 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.units import format_duration
 from trainyard.steps import YES, Answer, Step, no
 
-# How long the leash's container or pod may take to start. Its image, the head's, is there already.
+# The leash's container or pod uses the head's image, which is pulled, so it starts quickly.
 HOLDS_SECONDS = 120.0
-# Two reads of the time at which a cluster was made may differ by this much: the machine may
-# correct its clock in between.
+# Two reads of a cluster's creation time may differ by this much: a machine corrects its clock.
 CLOCK_SECONDS = 5.0
 _RECORD = "leash.json"
 
 
 @dataclass(frozen=True)
 class Leash:
-    """The backend's functions for a cluster's leash.
+    """A backend's functions for a cluster's leash.
 
-    `observe` returns the present leash; None without one. `made` returns when the cluster was
-    made, in Unix seconds; None without a cluster. `set` makes or replaces the leash. `take_off`
-    removes it.
+    `observe` returns the present leash, or None. `made` returns the cluster's creation time in
+    Unix seconds, or None without a cluster. `set` makes or replaces the leash. `take_off` removes
+    it.
     """
 
     observe: Callable[[], LeashStatus | None]
@@ -47,7 +45,7 @@ class Leash:
 
 
 def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step that sets the file's leash; for a file without one, the step that removes it.
+    """Return the step that sets the file's leash, or that removes a leash the file lacks.
 
     Neither disturbs runs.
     """
@@ -64,7 +62,7 @@ def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[St
 
         _refuse_over(spec, desired)
         if observed is None:
-            return no("the cluster has none")
+            return no("the cluster has no leash")
         return no(f"now: {words(observed)}")
 
     def do() -> None:
@@ -86,7 +84,7 @@ def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[St
 def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
     """Return the step that waits until the leash has shown that it can end the cluster.
 
-    If the leash has a problem, the step sets it again first.
+    The step first sets a leash with a problem again.
     """
 
     if spec.leash is None:
@@ -95,7 +93,7 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
     def done() -> Answer:
         observed = leash.observe()
         if observed is None:
-            return no("the cluster has none")
+            return no("the cluster has no leash")
         if observed.problem:
             return no(observed.problem)
         return YES
@@ -110,7 +108,7 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
 
 
 def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
-    """Return the file's leash for a cluster made at `made`; None if either does not exist."""
+    """Return the file's leash for a cluster made at `made`; None without a leash or cluster."""
     if spec.leash is None or made is None:
         return None
     deadline = None
@@ -122,9 +120,9 @@ def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
 def differences(
     spec: ClusterSpec, made: float | None, observed: LeashStatus | None
 ) -> Iterator[str]:
-    """Yield how the observed leash differs from the file's, or else its problem.
+    """Yield the leash's drift from the file, or else its problem.
 
-    Without a cluster (`made` is None) no difference is yielded.
+    Yields no drift without a cluster (`made` is None).
     """
     desired = desired_leash(spec, made)
     is_same = desired is None and observed is None
@@ -154,12 +152,12 @@ def words(leash: LeashStatus) -> str:
 
 
 def settings(leash: LeashStatus, **more: Any) -> str:
-    """Return the limits of a leash as JSON, with `more` for its program or its record."""
+    """Return a leash's limits as JSON, with `more` keys for its program or record."""
     return json.dumps({"idle": leash.idle, "deadline": leash.deadline, **more}, sort_keys=True)
 
 
 def source() -> list[str]:
-    """Return the command of the leash's program; its settings have to be appended.
+    """Return the command of the leash's program, to which the caller appends the settings.
 
     The source is an argument of `python3 -c`, so that the image needs nothing but Python.
     """
@@ -169,7 +167,7 @@ def source() -> list[str]:
 def ended(now: ClusterStatus, state: Path) -> str:
     """Return a remark if a cluster with a recorded leash no longer runs, else "".
 
-    The remark says whether the leash can have ended the cluster, by its limits and the time.
+    By the leash's limits, the remark says whether the leash can have ended the cluster.
     """
     record = read_json(state / _RECORD)
     if not record or now.state not in ("absent", "broken"):
@@ -198,7 +196,7 @@ def _refuse_over(spec: ClusterSpec, desired: LeashStatus | None) -> None:
     if desired and desired.deadline is not None and desired.deadline <= time.time():
         raise RequestError(
             f"the leash's deadline is over: it {words(desired)}",
-            where=f"it counts from when cluster {spec.name} was made",
+            where=f"the deadline counts from the creation of cluster {spec.name}",
             hint="Set a later `leash.deadline`; or replace the cluster: trainyard cluster.up "
             "--recreate",
         )

@@ -20,7 +20,7 @@ FIRST_LINES = 20
 TAIL_LINES = 500
 NODE_FILES = ("raylet.out", "raylet.err")
 HEAD_FILES = (*NODE_FILES, "gcs_server.out", "gcs_server.err", "dashboard.log")
-# The dashboard logs every request. These lines are hidden, as each poll of its log would add one.
+# The dashboard logs each poll of its own log. These lines are hidden.
 ACCESS = " web_log.py:"
 
 
@@ -40,10 +40,7 @@ class LogFile:
 def followed(
     read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
 ) -> Iterator[LogLine]:
-    """Yield each file's last `first` lines, then poll once a second for added ones.
-
-    Ends when `goes_on()` is false.
-    """
+    """Yield each file's last `first` lines, then new lines each second while `goes_on()`."""
     known: dict[Hashable, list[str]] = {}
     while True:
         for file in read():
@@ -60,9 +57,9 @@ def followed(
 
 
 def ray_files(address: str, token: str | None, only: str) -> Iterator[LogFile]:
-    """Ask Ray for the last lines of the log files of its nodes that are alive.
+    """Ask Ray for the last lines of its living nodes' log files.
 
-    `only` is the name of one node, "" for all. Raises OutsideError if Ray does not answer.
+    `only` names one node; "" means all. Raises OutsideError if Ray does not answer.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         for node in ray.nodes():
@@ -76,7 +73,7 @@ def ray_files(address: str, token: str | None, only: str) -> Iterator[LogFile]:
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
-    """Return the lines added between two reads of a file's last lines: the fewest that fit."""
+    """Return the lines that a file gained between two reads of its end: the fewest that fit."""
     for start in range(len(before)):
         known = before[start:]
         if now[: len(known)] == known:

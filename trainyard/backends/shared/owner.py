@@ -32,6 +32,6 @@ def refused(cluster: str, theirs: str, *, ours: str, command: str) -> RequestErr
     return RequestError(
         f"cluster {cluster} belongs to {theirs}",
         where=f"you are {ours}",
-        hint="Ask them, or give yours another name (`name:` in its file). If it is yours on "
-        f"another machine: export {VARIABLE}={theirs}. To take it over: trainyard {command} --adopt",
+        hint="Ask them, or rename your cluster (`name:` in its file). If it is yours on another "
+        f"machine: export {VARIABLE}={theirs}. To take it over: trainyard {command} --adopt",
     )

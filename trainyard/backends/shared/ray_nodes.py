@@ -28,13 +28,12 @@ SPARE_SHARED_MEMORY = 512 * MEBIBYTE
 # short to bring outputs back (ray/dashboard/modules/job/job_manager.py).
 JOB_STOP_SECONDS = 8
 # Ray calls a node dead after five refused checks, and only then retries its tasks. Ray's default
-# period needs 15 to 20 s for that. A check that a busy node does not answer still fails only
-# after 10 s (ray/common/ray_config_def.h, health_check_*).
+# period needs 15 to 20 s for that. A busy node still has 10 s to answer a check
+# (ray/common/ray_config_def.h, health_check_*).
 HEALTH_CHECK_MS = 1000
 # A frozen, paused or hung machine keeps its connections open and refuses no call. Only gRPC's
 # keepalive ends such a connection, by default after 300 + 120 s (ray_config_def.h,
-# grpc_client_keepalive_*). These values also cut a node's check short: Ray calls the node dead after
-# 46 s instead of 55 s.
+# grpc_client_keepalive_*). With these values Ray calls the node dead after 46 s instead of 55 s.
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 15_000
 # pip and uv retry network errors themselves. With Ray's default of 3 tries, a wrong package name
@@ -56,8 +55,8 @@ _OF_RAY = ("resources", "labels", "ray_start")
 
 
 @dataclass(frozen=True)
-class Room:
-    """A machine's resources: the size of a node for which the file gives none. Memory in bytes."""
+class Capacity:
+    """A machine's resources, the default size of its nodes; `memory` is in bytes."""
 
     cpus: int
     memory: int
@@ -92,10 +91,10 @@ class NodePlan:
         return self.name == "head"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the plan as it is recorded: of variables, which may be secrets, only hashes."""
+        """Return the plan for the record, with hashes of variables, which may be secrets."""
         fields = asdict(self)
         others = fields.pop("others")
-        # A node that an older Trainyard recorded without these keys must not differ.
+        # A node that an older Trainyard recorded without these keys must show no drift.
         fields = {name: value for name, value in fields.items() if value or name not in _OF_RAY}
         env = {name: fingerprint(value) for name, value in self.env}
         gpu_ids = None
@@ -105,28 +104,28 @@ class NodePlan:
 
 
 def fingerprint(secret: str) -> str:
-    """Return a short hash: it shows that a secret changed without revealing the secret."""
+    """Return a short hash, which shows that a secret changed without revealing the secret."""
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
 def node_plans(
-    spec: ClusterSpec, room: Room, *, may_simulate: bool, machine: str
+    spec: ClusterSpec, capacity: Capacity, *, may_simulate: bool, machine: str
 ) -> tuple[NodePlan, ...]:
-    """Return the plan of every node; each real GPU goes to one node, in the order of their ids.
+    """Return the plan of every node; each real GPU goes to one node, in the order of GPU ids.
 
-    If the nodes need more GPUs than there are, all GPUs are simulated. Without `may_simulate` that
-    raises PrerequisiteError. `machine` is what the message calls the machine ("this machine").
+    If the machine has too few GPUs, all GPUs are simulated; without `may_simulate` that raises
+    PrerequisiteError. `machine` names the machine in the message ("this machine").
     """
     nodes = spec.nodes()
     gpus = sum(node.gpus for node in nodes)
-    simulated = gpus > len(room.gpu_ids)
+    simulated = gpus > len(capacity.gpu_ids)
     if simulated and not may_simulate:
         raise PrerequisiteError(
             f"the cluster file wants {counted(gpus, 'GPU')}, {machine} has "
-            f"{len(room.gpu_ids) or 'none'}",
+            f"{len(capacity.gpu_ids) or 'none'}",
             where=", ".join(f"{node.name}: {node.gpus}" for node in nodes if node.gpus),
-            hint="`nvidia-smi` shows what it has. Ask for fewer GPUs, "
-            f"or set `{spec.backend}: {{simulated_gpus: true}}` to try the layout without them.",
+            hint="`nvidia-smi` lists the GPUs. Ask for fewer GPUs, or set "
+            f"`{spec.backend}: {{simulated_gpus: true}}` to try the layout without GPUs.",
         )
 
     plans = []
@@ -134,15 +133,15 @@ def node_plans(
     for node in nodes:
         own = None
         if not (simulated and node.gpus):
-            own = room.gpu_ids[taken : taken + node.gpus]
-        plans.append(_node_plan(spec, node, room, gpu_ids=own))
+            own = capacity.gpu_ids[taken : taken + node.gpus]
+        plans.append(_node_plan(spec, node, capacity, gpu_ids=own))
         taken += node.gpus
 
     return tuple(plans)
 
 
 def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
-    """Return the differences of a recorded plan from the desired one: "cpus: 1 now, 2 desired"."""
+    """Return how a recorded plan differs from the desired plan: "cpus: 1 now, 2 desired"."""
     old = _described(made)
     new = _described(desired)
     found = []
@@ -239,7 +238,7 @@ def own_arguments(parameters: Mapping[str, object]) -> list[str]:
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
-    """Return a node's variables for Ray: `settings()`, the token's, and one for the dashboard."""
+    """Return a node's environment variables for Ray, with those for token and dashboard."""
     auth = {"RAY_AUTH_MODE": "disabled"}
     if plan.auth == "token":
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
@@ -251,7 +250,7 @@ def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
 
 
 def settings() -> dict[str, str]:
-    """Return the variables that are the same on every node of every backend."""
+    """Return Ray's environment variables that every node of every backend gets."""
     return {
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
@@ -274,11 +273,10 @@ def settings() -> dict[str, str]:
 
 
 def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> frozenset[str]:
-    """Ask Ray for the names of its nodes that are alive. Raises OutsideError without an answer.
+    """Ask Ray for the names of its living nodes. Raises OutsideError without an answer.
 
-    `started` is when the current node of each name was started, in Unix seconds of the cluster's
-    machine. A node that Ray has known for longer does not count: it is the dead predecessor, which
-    Ray calls alive for another 5 to 20 s.
+    `started` has the start time of each current node, in Unix seconds of the cluster's machine. An
+    older node is a dead predecessor: Ray calls it alive for another 5 to 20 s.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         names = set()
@@ -293,7 +291,7 @@ def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:
 
 
 def cluster_state(nodes: Iterable[NodeState]) -> ClusterState:
-    """Return the state of a cluster from the states of its nodes; without nodes "absent"."""
+    """Return the state of a cluster from the states of its nodes; "absent" without nodes."""
     states = set(nodes)
     if states <= {"absent"}:
         return "absent"
@@ -305,10 +303,10 @@ def cluster_state(nodes: Iterable[NodeState]) -> ClusterState:
 
 
 def _node_plan(
-    spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[str, ...] | None
+    spec: ClusterSpec, node: NodeSpec, capacity: Capacity, *, gpu_ids: tuple[str, ...] | None
 ) -> NodePlan:
-    memory = node.memory or room.memory
-    cpus = room.cpus
+    memory = node.memory or capacity.memory
+    cpus = capacity.cpus
     if node.cpus is not None:
         cpus = node.cpus
     return NodePlan(

@@ -1,4 +1,4 @@
-"""Parameters of `ray start` in other tools' files, and where a cluster file has them."""
+"""Parameters of `ray start` in other tools' files, and their places in a cluster file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from trainyard.spec.ray_nodes import MADE_FROM, may_be_given
 from trainyard.spec.units import format_size
 
-# Parameters that get no note: Trainyard itself gives them to each node that needs them.
+# Trainyard sets these parameters itself, so they need no note.
 _ALWAYS = ("address", "autoscaling-config", "block", "head")
-# Parameters that get no note if they have these values: Trainyard uses the same values.
+# Trainyard uses the same values, so they need no note.
 _ALIKE = {
     "dashboard-host": "0.0.0.0",  # noqa: S104
     "dashboard-port": "8265",
@@ -21,15 +21,15 @@ _ALIKE = {
 
 
 def is_for_a_shell(value: object) -> bool:
-    """Say whether a value relies on a shell to expand it; Trainyard passes values without one."""
+    """Say whether a value relies on a shell's expansion; Trainyard passes values without a shell."""
     return any(sign in str(value) for sign in "$`")
 
 
 def placed(written: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[str]]:
     """Return a group's `ray_start`, and a note on each parameter without a place in it.
 
-    `written` must not include those for which a cluster file has other keys, such as num-cpus.
-    `name` is the group's.
+    `written` excludes parameters with a cluster file key of their own, such as num-cpus. `name` is
+    the group's.
     """
     found: dict[str, Any] = {}
     notes = []
@@ -38,19 +38,21 @@ def placed(written: Mapping[str, object], name: str) -> tuple[dict[str, Any], li
             continue
 
         if is_for_a_shell(value):
-            notes.append(f"{key} of {name}: {value} needs a shell to expand it, and here is none")
+            notes.append(
+                f"{key} of {name}: {value} needs a shell to expand it; Trainyard uses none"
+            )
         elif may_be_given(key):
             found[key] = _typed(value)
         elif key in MADE_FROM:
             notes.append(f"{key} of {name} ({value}): follows from {MADE_FROM[key]} here")
         else:
-            notes.append(f"{key} of {name}: no parameter of `ray start` that has a place here")
+            notes.append(f"{key} of {name}: this parameter of `ray start` has no place here")
 
     return found, notes
 
 
 def commands(line: str) -> list[list[str]] | None:
-    """Return the words of each command in a shell line that only uses `;` and `&&`, else None."""
+    """Split a shell line into its commands' words; None if it uses more than `;` and `&&`."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
     lexer.whitespace_split = True
     found: list[list[str]] = [[]]
@@ -69,10 +71,7 @@ def commands(line: str) -> list[list[str]] | None:
 
 
 def parameters(words: Sequence[str]) -> dict[str, str] | None:
-    """Return the parameters in the words after `ray start`; the value of a flag is "".
-
-    Returns None if a word is no parameter.
-    """
+    """Return the parameters after `ray start`, flags with the value ""; None for other words."""
     found: dict[str, str] = {}
     rest = list(words)
     while rest:
@@ -88,7 +87,7 @@ def parameters(words: Sequence[str]) -> dict[str, str] | None:
 def resources(
     written: Mapping[str, Any], name: str, *, amount_of: Callable[[Any], float] = float
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a node's resources under a cluster file's keys, and notes on those without a place.
+    """Return a node's resources under a cluster file's keys, and notes on the other resources.
 
     `amount_of` converts an amount to a number; `name` is the node's group.
     """

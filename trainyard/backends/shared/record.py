@@ -24,7 +24,7 @@ _MADE_FROM = "made-from"
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file atomically by one that only this user can read."""
-    # Threads may write at once, so the name must be unique; tempfile makes it with mode 0600.
+    # Threads may write at once, so each needs its own temporary file; tempfile's have mode 0600.
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as file:
@@ -43,10 +43,10 @@ def make_token(path: Path) -> None:
         write_private(path, secrets.token_hex(32))
 
 
-def forget_step(state: Path, *, title: str = "Remove what was written down") -> Step:
+def forget_step(state: Path, *, title: str = "Remove the cluster's record") -> Step:
     """Return the step that deletes a cluster's record.
 
-    It must be the last step: if `down` is killed earlier, the next `down` needs the record.
+    It must be the last step: after a `down` that was killed, the next `down` needs the record.
     """
 
     def done() -> Answer:
@@ -61,10 +61,7 @@ def forget_step(state: Path, *, title: str = "Remove what was written down") -> 
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file; None if the file does not exist.
-
-    Raises OutsideError if the content is no JSON.
-    """
+    """Return a JSON file's content; None without a file. Raises OutsideError if it is no JSON."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
@@ -76,7 +73,7 @@ def read_json(path: Path) -> Any:
 def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
     """Write the record of a cluster: its backend, and `facts` that locate the cluster.
 
-    Later commands use the record, so that they find the cluster although its file changed.
+    The record lets later commands find the cluster even if its file changed.
     """
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     state.chmod(0o700)
@@ -90,9 +87,9 @@ def read_cluster(state: Path, backend: str) -> dict[str, Any] | None:
 
 
 def recorded_backend(state: Path) -> str | None:
-    """Return the name of the backend that a cluster was made by; None without a record.
+    """Return the name of the backend that made a cluster; None without a record.
 
-    Raises OutsideError for a damaged record, and for one of a backend that this version lacks.
+    Raises OutsideError if the record is damaged, or this version lacks the backend.
     """
     record = _record(state)
     if record is None:
@@ -120,7 +117,7 @@ def _record(state: Path) -> dict[str, Any] | None:
 
 def _damaged(path: Path, reason: str) -> OutsideError:
     return OutsideError(
-        f"what was written down about a cluster is damaged: {reason}",
+        f"the record of a cluster is damaged: {reason}",
         where=str(path),
         hint="Remove this file. Then end what still runs: trainyard cluster.down; or make the "
         "cluster again: trainyard cluster.up",
@@ -132,7 +129,7 @@ def write_made_from(state: Path, file: Path, overrides: Sequence[str]) -> None:
 
 
 def made_from(state: Path) -> Path | None:
-    """Return the path of the file that the cluster was made from; None if it is not recorded."""
+    """Return the path of the file that the cluster was made from; None if not recorded."""
     found = read_json(state / _MADE_FROM)
     if found is None:
         return None
@@ -140,7 +137,7 @@ def made_from(state: Path) -> Path | None:
 
 
 def made_with(state: Path) -> tuple[str, ...] | None:
-    """Return the `--set` values that the cluster was made with; None if they are not recorded."""
+    """Return the `--set` values that the cluster was made with; None if not recorded."""
     found = read_json(state / _MADE_FROM)
     if found is None:
         return None
@@ -148,7 +145,7 @@ def made_with(state: Path) -> tuple[str, ...] | None:
 
 
 def secret_token(secret: Mapping[str, Any]) -> str | None:
-    """Return the token in a Kubernetes Secret; None if the Secret has none that can be read."""
+    """Return the token in a Kubernetes Secret; None if the Secret has no readable token."""
     written = (secret.get("data") or {}).get(TOKEN_KEY) or ""
     try:
         return base64.b64decode(written).decode().strip() or None

@@ -1,6 +1,6 @@
-"""Steps that refuse: a plan shows them and the steps after them; `up` stops there with an error.
+"""Steps that refuse a change: a plan shows them, and `up` stops at them with an error.
 
-Nothing is changed before such a step.
+Such a step comes before all steps that change something.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ def of_head(error: RequestError, *, title: str) -> Step:
 
 
 def of_another_head(differences: str) -> Step:
-    """Return `of_head` for a file whose head differs from the one that runs."""
+    """Return the refusal for a cluster file whose head differs from the running head."""
     error = RequestError(
-        "the head in the cluster file is not the head that runs; to replace it ends everything "
-        "on the cluster",
+        "the head in the cluster file is not the head that runs; replacing it ends everything on "
+        "the cluster",
         where=differences,
         hint="If that is meant: trainyard cluster.up --recreate",
     )

@@ -17,9 +17,9 @@ def step(
     every: float = 0.2,
     disruptive: bool = False,
 ) -> Step:
-    """Return the step that removes all that `listed` returns, until it returns nothing.
+    """Return the step that removes everything `listed`, until nothing is left.
 
-    `listed` is also called here, for the step's title.
+    `listed` is also called at once, for the step's title.
     """
 
     def done() -> Answer:

@@ -29,8 +29,7 @@ from trainyard.wording import all_answer, counted, named
 
 # The result of NodePlan.recorded().
 Plan = Mapping[str, Any]
-# A head and two workers took 5 to 8 s on 2 idle cores. A busy machine may need much longer, and
-# Ray several tries.
+# A head and two workers took 5 to 8 s on 2 idle cores. On a busy machine Ray may need several tries.
 READY_SECONDS = 300.0
 _REMOVE = "remove-nodes"
 _START = "start-nodes"
@@ -40,10 +39,10 @@ _START = "start-nodes"
 class ObservedNode:
     """A node that exists, and the plan that it was made from.
 
-    `identity` differs between two nodes of the same name. `runs`: its process or container is
-    running, or is being restarted. `has_run`: Ray may have run on it. `started` and `made` are in
-    Unix seconds of its machine; a restart changes `started`, not `made`. `detail` is the machine's
-    description of a node that is not simply running.
+    `identity` tells nodes of the same name apart. `runs`: the node's process or container is
+    running, or is being restarted. `has_run`: Ray may have run on the node. `started` and `made`
+    are in Unix seconds of the machine; a restart changes only `started`. `detail` describes a node
+    that is not simply running.
     """
 
     plan: Plan
@@ -73,7 +72,7 @@ class ObservedNode:
 
 @dataclass(frozen=True)
 class Difference:
-    """Names of nodes: `missing` ones must be started, `surplus` ones removed, to match the file."""
+    """The names of nodes to start (`missing`) and to remove (`surplus`) to match the file."""
 
     missing: tuple[str, ...]
     surplus: tuple[str, ...]
@@ -81,7 +80,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Machine(ABC):
-    """The one machine of a cluster, running or not; nodes are its processes or its containers."""
+    """The machine of a single-host cluster; its processes or containers are the nodes."""
 
     spec: ClusterSpec
     site: Site
@@ -139,7 +138,7 @@ class Machine(ABC):
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> None:
-        """End these nodes, and remove what is left of them."""
+        """End these nodes, and remove their files or containers."""
 
     @property
     @abstractmethod
@@ -162,8 +161,8 @@ class Machine(ABC):
     def difference(self) -> Difference:
         """Compare the file's nodes with those that run.
 
-        A dead or changed node is both surplus and missing. If the head is, all workers are too: a
-        worker cannot outlive its head.
+        A dead or changed node is both surplus and missing. If the head is dead or changed, so are
+        all workers: a worker cannot outlive its head.
         """
         desired = self.desired()
         nodes = self.nodes()
@@ -183,7 +182,7 @@ class Machine(ABC):
             record.make_token(self.token_file)
 
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
-        """Ask Ray for the names of its nodes that are alive; the text says why there are none."""
+        """Ask Ray for the names of its living nodes; without any, the text may say why."""
         address = self.address()
         if address is None and not nodes:
             return frozenset(), ""
@@ -198,7 +197,7 @@ class Machine(ABC):
             return frozenset(), error.what
 
     def status(self) -> ClusterStatus:
-        """Return the status of every node that the file names or that exists; asks Ray as well."""
+        """Ask the machine and Ray for the status of each declared or existing node."""
         nodes = self.nodes()
         alive, detail = self.alive(nodes)
         declared = {node.name: node for node in self.spec.nodes()}
@@ -257,9 +256,9 @@ class Machine(ABC):
         )
 
     def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-        """Return the last lines of log files; with `follow`, also new ones while a chosen node runs.
+        """Return the last lines of log files; with `follow`, also new lines while nodes run.
 
-        Without `node`, all nodes are chosen. Raises NotReadyError without nodes, UnknownNodeError
+        `node` selects one node; "" means all. Raises NotReadyError without nodes, UnknownNodeError
         for an unknown `node`.
         """
         nodes = self.nodes()
@@ -293,7 +292,7 @@ class Machine(ABC):
         return NodeStatus(name, group, self.host, state, size.cpus, size.gpus, detail)
 
     def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
-        """Yield how existing nodes differ from the file; yields nothing about missing nodes."""
+        """Yield how existing nodes differ from the file."""
         if not nodes:
             return
         try:
@@ -363,7 +362,7 @@ def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step
 
 
 def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) -> Step:
-    """Return the step that starts all nodes that are missing; `missing` is only for its title."""
+    """Return the step that starts all missing nodes; `missing` is only for the title."""
 
     def are_started() -> Answer:
         left = machine.difference().missing
@@ -372,7 +371,7 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
         return YES
 
     count = len(machine.spec.nodes())
-    # Only if some nodes are missing, and not all, the title names them.
+    # The title names the nodes only if some, but not all, are missing.
     if 0 < len(missing) < count:
         what = named(missing)
     elif count > 1:
@@ -450,5 +449,5 @@ def ended(name: str, lines: Sequence[str], *, code: int | None = None) -> str:
     how = ""
     if code is not None:
         how = f" (exit code {code})"
-    words = "\n".join(f"    {line}" for line in lines or ["(it said nothing)"])
-    return f"{name} ended while it was starting{how}; its last words:\n{words}"
+    words = "\n".join(f"    {line}" for line in lines or ["(no output)"])
+    return f"{name} ended while it was starting{how}; its last output:\n{words}"

@@ -1,4 +1,4 @@
-"""A document of another tool: keys are taken out one by one, then the rest is listed by path."""
+"""Another tool's document: keys are taken out one by one, then the rest is listed by path."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Taking:
     """A copy of a document from which keys are taken. An item taken from a list becomes None."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        # A deep copy: YAML anchors make one object appear at two paths, and each can be taken.
+        # A deep copy: through a YAML anchor one object is at two paths, and each can be taken.
         self._left = _copied(document)
 
     def take(self, *path: Step) -> Any:
-        """Return the value at a path and remove it from the document; None if there is no value."""
+        """Remove the value at a path from the document and return it; None without a value."""
         *above, last = path
         holder = self.see(*above)
         if isinstance(holder, dict):
@@ -29,7 +29,7 @@ class Taking:
         return None
 
     def see(self, *path: Step) -> Any:
-        """Return the value at a path without removing it; None if none exists, or it was taken."""
+        """Return the value at a path; None if the value does not exist, or was taken."""
         found: Any = self._left
         for step in path:
             if isinstance(found, dict):

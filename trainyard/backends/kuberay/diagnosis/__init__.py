@@ -1,7 +1,7 @@
-"""Why pods do not run: each module has the rules for one kind of cause, tried in a fixed order.
+"""Why pods do not run: each module has the rules for one kind of cause.
 
-Kubernetes spreads its reasons over conditions, container states and events. The order puts a cause
-before its consequences.
+Kubernetes spreads its reasons over conditions, container states and events. The rules are tried in
+a fixed order, which puts a cause before its consequences.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from trainyard.errors import TrainyardError
 from trainyard.seams.kube.types import Object
 
 WAITS_FOR_HEAD = "wait"
-OPERATOR_CRASHES = (
-    "Kubernetes starts it again and again. Was it given what it needs (kuberay.operator.values)?"
-)
+OPERATOR_CRASHES = "Kubernetes starts it again and again: check kuberay.operator.values."
 
 
 def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
-    """Return the causes why a cluster is not ready, the operator's first, then each pod's.
+    """Return why a cluster is not ready: causes of the operator, the head's pod, then workers' pods.
 
-    The head's pod comes first, as its workers wait for it.
+    Workers wait for the head.
     """
     return (
         *explain_operator(snapshot),
@@ -42,14 +40,14 @@ def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
 
 
 def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnosis, ...]:
-    """Return the causes why the operator's Deployment (`snapshot.owner`) has no ready pod.
+    """Return why the operator's Deployment (`snapshot.owner`) has no ready pod.
 
-    `has_run`: the operator worked before, so its crashes are tolerated for longer. It ends whenever
-    it cannot renew its lease ("leader election lost"), such as while control planes leave.
-    Kubernetes then waits longer before each restart: 10 s, 20 s, up to 5 min.
+    `has_run`: the operator worked before, so its crashes are tolerated for longer. The operator
+    ends when it cannot renew its lease ("leader election lost"), such as while control planes
+    leave. Kubernetes then waits longer before each restart: 10 s, 20 s, up to 5 min.
     """
     refused = pods.condition(snapshot.owner or {}, "ReplicaFailure")
-    # On a host that was just started, the operator may not reach the API server yet, and crashes.
+    # On a host that was just started, the operator crashes until it reaches the API server.
     tolerates = MINUTE
     if has_run:
         tolerates = STILL
@@ -70,7 +68,7 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
         return None
 
     cause = explain_host(pod, snapshot.hosts)
-    # A leaving pod is at fault only if its host is silent: its kubelet must report the pod's end.
+    # A leaving pod only waits for its kubelet to report its end: no cause but the host's counts.
     if cause is None and not pods.is_leaving(pod):
         cause = (
             explain_scheduling(pod, wait=snapshot.wait_for_machines)
@@ -102,7 +100,7 @@ def _of_pods(judged: Iterable[Object], snapshot: Snapshot) -> tuple[Diagnosis, .
 
 
 def _of_containers(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return the cause of the first container with a cause, in the order of their start."""
+    """Return the first cause among the containers, in the order of their start."""
     for container in pods.containers(pod):
         cause = explain_container(pod, container, snapshot)
         if cause:
@@ -113,7 +111,7 @@ def _of_containers(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
 def _of_waiting(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     """Return the cause if a worker's pod still waits for a head that is ready, else None.
 
-    The worker's init container (`wait-gcs-ready`, by KubeRay) asks the head every 5 s.
+    KubeRay's init container in the worker (`wait-gcs-ready`) polls the head every 5 s.
     """
     if not pods.waits_for_head(pod) or snapshot.head is None or not pods.is_ready(snapshot.head):
         return None

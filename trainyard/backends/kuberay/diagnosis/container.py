@@ -1,8 +1,8 @@
 """Why a container's image cannot be pulled, or why the container does not start or stay; pure.
 
 The reasons are the kubelet's (kubernetes/pkg/kubelet). The texts are from the kubelet, containerd
-(remotes/docker) and runc. Rules for texts of registries are in trainyard/seams/registry/errors.py;
-here are those for texts that only hosts print, and hints for hosts.
+(remotes/docker) and runc. Rules for registries' texts are in trainyard/seams/registry/errors.py;
+this module has rules and hints for hosts.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ NO_IMAGE = (
     "SignatureValidationFailed",
 )
 _BEGINNING = re.compile(r'^(?:Back-off pulling image "[^"]*"|Failed to pull image "[^"]*")(?:: )?')
-# containerd needs no restart after such a change: it reads hosts.toml at each pull.
+# containerd needs no restart: it reads hosts.toml at each pull.
 _TRUST = (
-    "Tell containerd on every node how to speak to it: "
+    "Configure the registry for containerd on every node: "
     "/etc/containerd/certs.d/{registry}/hosts.toml "
     "(MicroK8s: /var/snap/microk8s/current/args/certs.d/{registry}/hosts.toml), with "
 )
-# Rules for errors that only hosts report, or that hosts word differently, come first.
+# Rules for errors that only hosts report, or that hosts report in other words, come first.
 RULES = (
     Rule(
         r"no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"
@@ -46,7 +46,7 @@ RULES = (
     *errors.RULES,
     Rule("", "registry {registry} or the node refuses"),
 )
-# Hints for a host's pull, by the rule's key: they replace the rule's own hint, which is for a push.
+# Hints for a host's pull, by the rule's key. The rules' own hints are for a push.
 _LOGIN = (
     "Is the login in the cluster file right: registry.username with password_env, or "
     "kuberay.pull_secrets?"
@@ -55,15 +55,15 @@ HINTS = {
     "plain_http": _TRUST + 'server = "http://{registry}".',
     "untrusted": _TRUST + "its CA as `ca`.",
     "no_tls": _TRUST + "its CA as `ca`.",
-    "denied": f"Is its name right? If it is a private one: {_LOGIN}",
+    "denied": f"Is the image's name right? If the image is private: {_LOGIN}",
     "login": _LOGIN,
     "gone": (
-        "Is it up (your own: trainyard registry.status), and can this node reach it by that "
+        "Is the registry up (your own: trainyard registry.status), and can this node reach its "
         "address?"
     ),
 }
-# NOT_STARTED: reasons in the status of a container that does not start. UNPREPARED: reasons in the
-# events of a pod none of whose containers can start.
+# NOT_STARTED: reasons in the status of a container that does not start. UNPREPARED: reasons in a
+# pod's events before any container can start.
 NOT_STARTED = (
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -74,12 +74,12 @@ NOT_STARTED = (
     "PostStartHookError",
 )
 UNPREPARED = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "FailedMapVolume")
-# One end of a container may be chance: from this many restarts on it is a crash.
+# One end of a container may be chance; this many restarts are a crash.
 TRIES = 2
 TAIL_LINES = 12
 LINE_LENGTH = 300
 CRASH = "crash"
-RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `trainyard image.lint` says."
+RAY_IN_IMAGE = "Check whether Ray works in the image: trainyard image.lint"
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
@@ -97,7 +97,7 @@ def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> 
 def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     """Return why the kubelet cannot start a pod's first container; None without a known cause.
 
-    The newest event decides: a later "Pulling" or "Created" means that a failure is over.
+    Only the newest event counts: a later "Pulling" or "Created" ends a failure.
     """
     if any(each.running_since or each.ended or each.last for each in pods.containers(pod)):
         return None
@@ -128,7 +128,7 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
 
     tolerates = SOON
     if cause.key == "login":
-        # A busy kubelet waits one second for the login's Secret, and then pulls without a login.
+        # A busy kubelet waits only one second for the login's Secret, then pulls without a login.
         # Within 30 s it retries twice, with the Secret.
         tolerates = MINUTE
     elif container.waiting == "ImagePullBackOff":
@@ -186,7 +186,7 @@ def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis
     if _ended_with_head(pod, ended, snapshot):
         return None
 
-    # If the container was restarted, the log of the crash is that of its former run.
+    # After a restart, the former run's log has the crash.
     former = container.ended is None
     summary = f"ended with exit code {ended.code}"
     if former:
@@ -212,9 +212,9 @@ def _ends_for_good(pod: Object, container: Container) -> bool:
 
 
 def _ended_with_head(pod: Object, ended: Ended, snapshot: Snapshot) -> bool:
-    """Say whether a worker's container started before the current head, and so had to end.
+    """Say whether a worker's container is older than the current head, so that Ray ended it.
 
-    Ray ends a worker a minute after it has lost its head.
+    Ray ends a worker a minute after the worker has lost its head.
     """
     if snapshot.head is None or pods.is_head(pod):
         return False
@@ -226,4 +226,4 @@ def _log_tail(text: str) -> str:
     for line in wording.clean(text).splitlines():
         if line.strip():
             lines.append(f"    {line.rstrip()[:LINE_LENGTH]}")
-    return "\n".join(lines[-TAIL_LINES:] or ["    (it is empty)"])
+    return "\n".join(lines[-TAIL_LINES:] or ["    (no output)"])

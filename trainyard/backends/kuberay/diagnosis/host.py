@@ -13,11 +13,11 @@ from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.types import Object
 
 
-class NoRoomError(PrerequisiteError):
+class NoHostError(PrerequisiteError):
     """The scheduler found no host for a pod."""
 
 
-# The diagnosis key for a host that is not ready; callers ignore it if Ray calls the node alive.
+# The key of a diagnosis of a host that is not ready. Callers ignore it if Ray calls the node alive.
 NOT_READY = "host"
 _ROOM = "found no room{requests}: {hosts}"
 # Rules for the scheduler's texts (kubernetes/pkg/scheduler/framework/plugins); the first match
@@ -26,7 +26,8 @@ RULES = (
     Rule(
         r'persistentvolumeclaim "(?P<claim>[^"]+)" not found',
         "cannot start: there is no claim {claim}",
-        "Make it, or correct `kuberay.storage.claim` or `kuberay.volumes` in the cluster file.",
+        "Make the claim, or correct `kuberay.storage.claim` or `kuberay.volumes` in the cluster "
+        "file.",
         tolerates=SOON,
     ),
     Rule(
@@ -40,31 +41,31 @@ RULES = (
     Rule(
         r"Insufficient \S*gpu",
         _ROOM,
-        "Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; to "
+        "Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer GPUs. To "
         "try the layout without GPUs: `kuberay: {simulated_gpus: true}`.",
     ),
     Rule(
         r"Insufficient |Too many pods",
         _ROOM,
-        "Ask for less in the cluster file, or add a machine (kuberay.wait_for_machines, if one "
-        "comes by itself).",
+        "Ask for less in the cluster file, or add a machine (kuberay.wait_for_machines, if machines "
+        "are added automatically).",
     ),
     Rule(
         "",
         _ROOM,
-        "Are there machines for what the cluster file asks (kuberay.node_selector, tolerations, "
-        "spread)? What each has: kubectl describe nodes",
+        "Compare kuberay.node_selector, tolerations and spread in the cluster file with the "
+        "machines: kubectl describe nodes",
     ),
 )
-# The scheduler appends remarks on preemption to its reasons; they are cut off here.
+# The scheduler appends remarks on preemption to its reasons; this cuts the remarks off.
 _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )")
 
 
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
-    """Return a diagnosis if a pod's host is gone, or its Ready is False or Unknown; else None.
+    """Return a diagnosis if a pod's host is gone, or the host's Ready is False or Unknown.
 
-    A host that is not in `hosts` (the user may not read hosts) counts as not ready if the pod shows
-    it: the pod's Ready is False while its ContainersReady is True
+    If the user may not read hosts, `hosts` lacks the host. The host then counts as not ready if the
+    pod's Ready is False while its ContainersReady is True
     (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
     """
     name = pods.host(pod)
@@ -82,8 +83,8 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
 
     return Diagnosis(
         f"is on the Kubernetes node {name}, which Kubernetes calls not ready",
-        f"More about it: kubectl describe node {name}. Start that machine or its kubelet again; or "
-        f"give it up (kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
+        f"Details: kubectl describe node {name}. Start that machine or its kubelet again. Or remove "
+        f"it (kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
         summary=f"Kubernetes calls its node {name} not ready",
         key=NOT_READY,
         raw=str(ready.get("message") or ""),
@@ -92,18 +93,18 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
 
 
 def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
-    """Return why the scheduler found no host for a pod; None if it did, or has not tried yet.
+    """Return why the scheduler found no host for a pod; None if it found one, or has not tried.
 
-    `wait` is how many seconds a pod may lack a host, where machines are added automatically.
+    `wait` is how many seconds a pod may wait for a machine that is added automatically.
     """
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
         return None
     hosts = _PREEMPTION.split(str(scheduled.get("message") or ""))[0]
     cause = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
-    # Rules about claims keep their own, shorter tolerance: a new machine does not bring a claim.
+    # Rules about claims keep their shorter tolerance: a new machine does not bring a claim.
     return cause and replace(
-        cause, error=NoRoomError, key="room", raw="", tolerates=cause.tolerates or max(SOON, wait)
+        cause, error=NoHostError, key="room", raw="", tolerates=cause.tolerates or max(SOON, wait)
     )
 
 

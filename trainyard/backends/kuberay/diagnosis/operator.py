@@ -20,12 +20,12 @@ from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.types import Object
 
 _BEGINNING = re.compile(r'^.*?pods? "[^"]*" is forbidden: |^.*?error creating: ', re.DOTALL)
-# Hints for rejections by the API server whose text names no key of the cluster file.
+# Hints for the API server's rejections: their texts name no key of the cluster file.
 HINTS = {
     r"violates PodSecurity": "`kuberay: {security: {restricted: true, run_as_user: 1000}}` "
     "satisfies it, if the image can run without root.",
-    r"serviceaccount \S+ not found|no PriorityClass|RuntimeClass \S+ not found": "Make it, or correct the file: "
-    "kuberay.service_account, priority_class or runtime_class.",
+    r"serviceaccount \S+ not found|no PriorityClass|RuntimeClass \S+ not found": "Make that object, or correct "
+    "kuberay.service_account, priority_class or runtime_class in the cluster file.",
 }
 
 
@@ -45,7 +45,7 @@ def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
 def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
     """Yield why the operator does not make a RayCluster's pods; nothing without a RayCluster.
 
-    At most one of the first four causes is yielded, then those of pods that end again and again.
+    Yields at most one cause of the operator itself, then the causes of pods in a crash loop.
     """
     cluster = snapshot.owner
     if cluster is None:
@@ -63,8 +63,7 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
     elif cluster["spec"].get("suspend"):
         yield Diagnosis(
             "is suspended: a queue, or the user who set `suspend`, has not let it start",
-            "Does the queue of its label (kuberay.labels) have room? kuberay.wait_for_machines "
-            "is how long to wait.",
+            "Is the queue in kuberay.labels full? kuberay.wait_for_machines sets how long to wait.",
             summary="waits for its queue",
             error=PrerequisiteError,
             tolerates=max(MINUTE, snapshot.wait_for_machines),
@@ -72,7 +71,7 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
     elif missing := groups.missing(cluster, snapshot.pods):
         yield Diagnosis(
             f"the KubeRay operator makes no pods for {wording.named(missing)}",
-            "Does it run, and does it watch this namespace (watchNamespace in its chart's values)? "
+            "Does the operator run and watch this namespace (watchNamespace in its chart's values)? "
             "kubectl get pods -A -l app.kubernetes.io/name=kuberay-operator",
             summary="waits for the KubeRay operator",
             error=PrerequisiteError,
@@ -83,9 +82,9 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 
 def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
-    """Return the events since the RayCluster's last change; changes of its status do not count.
+    """Return the events since the RayCluster's last change, not counting changes of its status.
 
-    `cluster.up` begins with a change, so events from before do not count.
+    `cluster.up` begins with a change, so older events are left out.
     """
     metadata = cluster["metadata"]
     times = []

@@ -21,14 +21,13 @@ from trainyard.spec.groups import WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.ray_nodes import start_options
 
-# The default of idle_timeout: Ray's autoscaler removes a node that is idle for that long. It is
-# also Ray's own default.
+# The default of idle_timeout, after which Ray's autoscaler removes an idle node; also Ray's default.
 IDLE_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The objects to apply; None for one that the cluster file does not ask for.
+    """The objects to apply; None for an object that the cluster file does not ask for.
 
     `budget` and `network_policy` are applied with the RayCluster as their owner.
     """
@@ -123,8 +122,7 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
     return {
         "name": spec.name,
         "namespace": section.namespace,
-        # The file's labels are also on the RayCluster: a queue (Kueue) and cost reports read them
-        # there, not on pods.
+        # Queues (Kueue) and cost reports read the file's labels on the RayCluster, not on pods.
         "labels": {**section.labels, **naming.labels(spec.name)},
         "annotations": {
             naming.IMAGE: inputs.image,
@@ -155,7 +153,7 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
 
 
 def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
-    """Return a worker group's values. For a group that grows, `replicas` is None: Ray sets it."""
+    """Return a worker group's values; in a group that grows, Ray sets `replicas`, so it is None."""
     replicas = None
     if not group.grows:
         replicas = group.least
@@ -175,8 +173,7 @@ def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
 def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> dict[str, Any]:
     return {
         "name": node.group,
-        # Ray's own value of this label would be `headgroup` on the head. The autoscaler reads these
-        # labels as well.
+        # On the head Ray would set this label to `headgroup`. The autoscaler reads it as well.
         "labels": {"ray.io/node-group": node.group, **node.labels},
         "ray_start": _ray_start(node),
         "pod": rendered("pod", pod.values(inputs, node, with_autoscaler=with_autoscaler)),
@@ -184,7 +181,7 @@ def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> 
 
 
 def _own_options(node: NodeSize) -> dict[str, str]:
-    """Return the file's own options of `ray start` for a group, as rayStartParams."""
+    """Return the options of `ray start` that the file gives a group, as rayStartParams."""
     options = {}
     for name, value in start_options(node.ray_start).items():
         if value is None:
@@ -194,7 +191,7 @@ def _own_options(node: NodeSize) -> dict[str, str]:
             options[name] = shlex.quote(value)
 
     if node.resources:
-        # Ray's autoscaler parses the text between two single quotes
+        # Ray's autoscaler expects single quotes around the JSON
         # (ray/autoscaler/_private/kuberay/autoscaling_config.py).
         options["resources"] = f"'{json.dumps(dict(node.resources))}'"
     return options
@@ -214,8 +211,7 @@ def _ray_start(node: NodeSize) -> dict[str, str]:
         "memory": str(node.memory),
         "object-store-memory": str(node.object_store),
         "disable-usage-stats": "true",
-        # Workers' ports may be any free ones: no other node is in the pod, and only the ports of
-        # GCS and dashboard must be known.
+        # Workers may use any free port: only the ports of GCS and dashboard must be known.
         "min-worker-port": "0",
         "max-worker-port": "0",
         "log-color": "false",

@@ -25,27 +25,27 @@ from trainyard.spec.kubernetes import (
 )
 from trainyard.spec.units import GIB
 
-# Defaults are needed: Kubernetes guarantees nothing to a pod that requests nothing.
+# Kubernetes guarantees nothing to a pod that requests nothing.
 DEFAULT_CPUS = 1
 DEFAULT_MEMORY = 2 * GIB
 Values = dict[str, Any]
 
-# The ports of the head's service; KubeRay adds that of the metrics. Ray Client's port is left out
-# on purpose.
+# The ports of the head's service; KubeRay adds the metrics port. Ray Client's port is deliberately
+# left out.
 PORTS = [
     {"name": "gcs-server", "containerPort": 6379},
     {"name": "dashboard", "containerPort": naming.DASHBOARD_PORT},
 ]
 # The probes of a node. Both paths answer without the token (ray/dashboard/http_server_head.py and
-# http_server_agent.py, PUBLIC_EXACT_PATHS). HEAD_ALIVE asks the dashboard, which starts after the
-# head's other parts and needs the GCS for this answer. ALIVE asks the agent of a node, at
+# http_server_agent.py, PUBLIC_EXACT_PATHS). HEAD_ALIVE asks the dashboard, which starts last on the
+# head and needs the GCS to answer. ALIVE asks a node's agent, at
 # DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
 HEAD_ALIVE = {"path": "/api/gcs_healthz", "port": naming.DASHBOARD_PORT}
 ALIVE = {"path": "/api/local_raylet_healthz", "port": 52365}
-# After SIGTERM Ray needs 2 s to end its processes. A worker whose head is gone would wait longer
-# for the head (15 s were seen).
+# After SIGTERM Ray needs 2 s to end its processes. A worker would wait longer for a head that is
+# gone (15 s were seen).
 GRACE_SECONDS = 5
-# Ray's sessions and logs. They are on a separate volume, so that they outlive a container's end.
+# Ray's sessions and logs, on a separate volume that outlives the container.
 SESSIONS = "/tmp/ray"  # noqa: S108
 # The home directory of a `run_as_user` that the image's /etc/passwd may not list.
 HOME = "/home/trainyard"
@@ -57,8 +57,8 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 class Inputs:
     """All inputs of the rendered objects.
 
-    `image` is the head's reference by digest; `images` has, by name, the groups with another image.
-    `pull_secrets` are the names of all Secrets to pull with. `owner` is the cluster's owner.
+    `image` is the head's reference by digest; `images` has those of groups with another image.
+    `pull_secrets` names all pull Secrets. `owner` is the cluster's owner.
     """
 
     spec: ClusterSpec
@@ -70,7 +70,7 @@ class Inputs:
 
     @property
     def simulated(self) -> bool:
-        """Say whether Ray gets GPUs that do not exist, and Kubernetes is asked for none."""
+        """Say whether Ray gets GPUs that do not exist, and pods request no GPUs."""
         has_gpus = self.spec.head.gpus or any(group.gpus for group in self.spec.workers)
         return self.section.simulated_gpus and bool(has_gpus)
 
@@ -79,9 +79,8 @@ class Inputs:
 class NodeSize:
     """The size of each node of a group; all kinds of memory are in bytes.
 
-    `memory` is the limit of the node, object store included. `cpus` is how many CPUs Ray gives to
-    tasks; 0 keeps tasks off the node. `cpu_limit` is the container's, never 0: Ray itself
-    needs CPUs.
+    `memory` is the node's limit, object store included. `cpus` is how many CPUs Ray gives to tasks;
+    0 keeps tasks off the node. `cpu_limit`, the container's limit, is never 0: Ray needs CPUs.
     """
 
     group: str
@@ -109,8 +108,8 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
     if declared.memory is not None:
         memory = declared.memory
 
-    # Shared memory counts as memory of the pod. kuberay.shm_size is one value for all nodes: a node
-    # that has no more memory than that, such as a small head, gets the default.
+    # Shared memory counts as memory of the pod. kuberay.shm_size is the same for all nodes: a node
+    # with less memory, such as a small head, gets the default.
     shm_size = None
     if section.shm_size is not None and section.shm_size < memory:
         shm_size = section.shm_size
@@ -126,7 +125,7 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
         cpu_limit=cpus or ceil(requested or 1),
         memory=memory,
         object_store=object_store,
-        # Rounded up to whole MiB, so that Kubernetes shows a short number.
+        # Whole MiB are shorter numbers in Kubernetes' output.
         shared_memory=-(-shared_memory // ray_nodes.MEBIBYTE) * ray_nodes.MEBIBYTE,
         gpus=declared.gpus,
         resources=declared.resources,
@@ -150,8 +149,8 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
         runtime_class = place.runtime_class
 
-    # A pod gets no token for the Kubernetes API (False), unless the file names a service account or
-    # the autoscaler runs in it. None leaves Kubernetes' default.
+    # Only a pod with a service account in the file, or with the autoscaler, gets a token for the
+    # Kubernetes API. None keeps Kubernetes' default.
     has_account = None
     if not (section.service_account or with_autoscaler):
         has_account = False
@@ -219,7 +218,7 @@ def quantity(size: int) -> str:
 
 
 def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
-    """Return HOME and a user name for `run_as_user`, which the image need not know; {} without it.
+    """Return HOME and USER for a `run_as_user` that the image may not know; {} without that key.
 
     Without USER, getpass.getuser() raises KeyError, and PyTorch's compiler fails.
     """
@@ -247,7 +246,7 @@ def pod_security(security: PodSecurity) -> Values | None:
 def container_security(security: PodSecurity) -> Values | None:
     """Return a container's securityContext, which drops rights; None unless the file asks for it.
 
-    KubeRay copies it to the containers that KubeRay itself adds.
+    KubeRay copies the securityContext to its own containers.
     """
     if not security.hardened:
         return None
@@ -264,9 +263,9 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 
 
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
-    """Return the affinity that spreads nodes over hosts, or keeps them on one; None without a rule.
+    """Return the affinity that spreads nodes over hosts, or keeps them on one host, or None.
 
-    ReadWriteOnce storage can be used on one host only: then all nodes must share a host.
+    ReadWriteOnce storage works on one host only, so all nodes must share a host.
     """
     # The second label excludes probe pods, which have the cluster's label as well.
     ours = {"matchLabels": {naming.CLUSTER: spec.name, "ray.io/is-ray-node": "yes"}}
@@ -319,7 +318,7 @@ def _volumes(
 ) -> tuple[list[Values], list[Values]]:
     """Return the volumes and their mounts: shared memory, Ray's logs, outputs, home, the file's.
 
-    The first two have the names that KubeRay would give them, so that KubeRay adds no second ones.
+    The first two have KubeRay's names, so that KubeRay adds no duplicates.
     """
     memory = {"medium": "Memory", "sizeLimit": quantity(node.shared_memory)}
     outputs: Values = {"emptyDir": {}}
@@ -367,5 +366,5 @@ def _source(volume: KubeVolume) -> Values:
             empty_dir["sizeLimit"] = quantity(volume.empty_dir.size)
         return {"emptyDir": empty_dir}
 
-    # With this type, a path that the host lacks is an error instead of an empty directory.
+    # This type makes a path that the host lacks an error; the default makes an empty directory.
     return {"hostPath": {"path": volume.host_path, "type": "Directory"}}
