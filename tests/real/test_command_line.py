@@ -59,7 +59,7 @@ def test_help_explains_every_flag(fresh: Yard) -> None:
     assert lines[0] == "Usage: trainyard train.dispatch JOB_DIR [FLAGS]"
     for line in (
         "JOB_DIR Directory that holds job.yaml, or a bare name of jobs/.",
-        "--no-wait Leave as soon as the run has begun.",
+        "--no-wait Return as soon as the run has begun.",
         "--skip-smoke Start without the smoke gate.",
         "trainyard train.dispatch jobs/spirals",
     ):
