@@ -52,15 +52,15 @@ def nothing() -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """One condition that should hold: how to ask for it, and how to bring it about.
+    """One condition that should hold: how to check it, and how to bring it about.
 
     `id` names the step for code, as "security-group" or "tag:latest". It is unique in its list and
     stable; the title is for people and may change. `kind` marks steps that are reported apart from
     other changes. `done` only reads. `do` makes the condition hold, may be repeated, and is called
     only if `done` said no. `deadline` is the limit in seconds for `done` to hold after `do`, or
-    after the last change of `Answer.moved`; `every` is the pause between two questions. `after` is
+    after the last change of `Answer.moved`; `every` is the pause between two checks. `after` is
     the id of an earlier step that `done` depends on. While that step does not hold, a plan prints
-    its title instead of calling `done`. `disruptive`: `do` ends or replaces nodes on which tasks
+    this step's title instead of calling `done`. `disruptive`: `do` ends or replaces nodes on which tasks
     may run. `needs` is the flag without which `do` refuses, "" for none.
     """
 

@@ -91,7 +91,7 @@ NODES = (
         "lab.yaml:3: env.NCCL-DEBUG: must be the name of an environment variable: letters, "
         "digits and "
         "'_', got \"NCCL-DEBUG\"",
-        "lab.yaml:4: image: must be a directory of images/ or an image reference such as "
+        "lab.yaml:4: image: must name a directory below images/, or be an image reference such as "
         'registry:5000/team/schola:1.2 (lower case), got "ScholaExamples:registry"',
         'lab.yaml:5: local.simulated_gpus: must be true or false, got "yes"',
     ),

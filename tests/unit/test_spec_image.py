@@ -50,7 +50,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     file = tmp_path / "image.yaml"
     assert str(raised.value) == (
         "the image file is wrong: 6 problems\n"
-        f"  - {file}:1: base: must be a directory of images/ or an image reference such as "
+        f"  - {file}:1: base: must name a directory below images/, or be an image reference such as "
         'registry:5000/team/schola:1.2 (lower case), got "Debian:12"\n'
         f"  - {file}:2: arguments.A-B: must be the name of an environment variable: letters, "
         "digits and '_', "

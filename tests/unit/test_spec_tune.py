@@ -85,9 +85,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
 
     kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint, lograndint"
     step = "is for uniform and randint (whole), at most the width of the range"
-    when = (
-        "is no earlier choice or grid; a parameter depends on those of kind choice or grid above it"
-    )
+    when = "is not a choice or grid above it; a parameter depends on parameters of these kinds only"
 
     assert problems(tmp_path, text) == [
         "command.10: names {lrr}, but the space has lr, a, b, c, g, h, i, d, e, repeat, repeat, "
@@ -131,15 +129,15 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             "when: {optimizer",
             "when: {optimiser",
             (
-                "tune.space.momentum.when.optimiser: is no earlier choice or grid; did you mean "
+                "tune.space.momentum.when.optimiser: is not a choice or grid above it; did you mean "
                 "'optimizer'?"
             ),
         ),
         (
             "when: {optimizer: [sgd]",
             "when: {lr: [1]",
-            "tune.space.momentum.when.lr: is no earlier choice or grid; "
-            "a parameter depends on those of kind choice or grid above it",
+            "tune.space.momentum.when.lr: is not a choice or grid above it; "
+            "a parameter depends on parameters of these kinds only",
         ),
         (
             "  repeats",

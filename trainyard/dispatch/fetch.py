@@ -146,7 +146,7 @@ def apply_archive(
 def fetch_checkpoint(
     ray: RayApi, run: RunDirectory, node_id: str, task: Task, *, note: Note
 ) -> None:
-    """Fetch a task's last checkpoint unless it is on this machine; rename an older checkpoint.
+    """Fetch a task's last checkpoint, unless this machine has it; keep an older one under another name.
 
     Raises OutsideError if the checkpoint cannot be fetched, or is damaged.
     """

@@ -86,7 +86,7 @@ def link(resumed: Resumed, run: RunDirectory) -> None:
 
 
 def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], bool]) -> Step:
-    """Return the step that uploads checkpoints and outputs for tasks, while the run waits for them.
+    """Return the step that uploads the checkpoints and outputs for which the run's tasks wait.
 
     At most AHEAD uploaded parts wait for the head. An interruption or the end of the run ends the
     upload without an error.

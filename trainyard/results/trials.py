@@ -19,8 +19,8 @@ from trainyard.spec.tune import BY_LOGARITHM, KINDS
 from trainyard.wording import clean
 
 _MOST_TRIALS = 2000
-# The most tasks whose learning curves are in the page, the best trials' tasks first. At first, only
-# the curves of SEEN_FIRST trials are visible.
+# At most so many learning curves are in the page, those of the best trials' tasks first. Only the
+# curves of SEEN_FIRST trials are visible at first.
 _MOST_CURVES = 120
 SEEN_FIRST = 10
 

@@ -63,8 +63,8 @@ def _check_docker_host(address: str) -> str:
 
 check_image = pattern(
     _IMAGE,
-    "must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 "
-    "(lower case)",
+    "must name a directory below images/, or be an image reference such as "
+    "registry:5000/team/schola:1.2 (lower case)",
 )
 Image = Annotated[Filled, AfterValidator(check_image)]
 Platform = Annotated[

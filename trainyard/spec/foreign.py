@@ -147,8 +147,8 @@ KINDS = (
             "entrypoint" in file
             and bool(file.keys() & {"compute_config", "image_uri", "containerfile"})
         ),
-        f"Its entrypoint is the {_COMMANDS}, `requirements` its `runtime_env:`, `compute_config` "
-        "a cluster file.",
+        f"Its `entrypoint` is the {_COMMANDS}; its `requirements` become `runtime_env:`, its "
+        "`compute_config` becomes a cluster file.",
     ),
     Kind(
         "a configuration of Ray Serve",

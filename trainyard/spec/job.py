@@ -311,7 +311,7 @@ class TaskEntry(Section):
     outputs: Outputs | None = setting(None, "Instead of the job's.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about placeholders, which nothing fills in a job with a list of tasks."""
+        """Complain about placeholders: in a job with a list of tasks, they have no values."""
         yield from unknown("command", dict(enumerate(self.command)), ())
         yield from unknown("env", self.env, ())
 

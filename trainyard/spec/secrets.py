@@ -69,7 +69,8 @@ def without_secrets(text: str) -> str:
 def hidden(variables: Mapping[str, str]) -> dict[str, str]:
     """Return variables with their secrets hidden.
 
-    A secret's name hides the whole value. A secret of a known form is hidden within the value.
+    If the name is that of a secret, the whole value is hidden; else, those of its parts that have the
+    form of a secret.
     """
     shown = {}
     for name, value in variables.items():

@@ -115,9 +115,11 @@ class Parameter(Section):
         for other, values in self.when.items():
             options = above.get(other, ())
             if not options:
-                rule = "; a parameter depends on those of kind choice or grid above it"
+                rule = "; a parameter depends on parameters of these kinds only"
                 meant = did_you_mean(other, above) or rule
-                yield Complaint(("when", other), "is no earlier choice or grid", suggestion=meant)
+                yield Complaint(
+                    ("when", other), "is not a choice or grid above it", suggestion=meant
+                )
                 continue
 
             for value in values:

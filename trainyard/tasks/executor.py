@@ -97,7 +97,7 @@ def let_streams_take_all() -> None:
     Characters that the terminal lacks are replaced. A closed stream drops everything, as does a
     stderr on a full disk.
     """
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as the process
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - never closed
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     if type(sys.stderr) is io.TextIOWrapper:
         same = open(sys.stderr.fileno(), "wb", closefd=False)  # noqa: SIM115

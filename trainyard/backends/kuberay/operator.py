@@ -287,10 +287,9 @@ def _remove_half_made(kuberay: Kuberay) -> None:
             f"there is a Helm release {section.release} in namespace {section.namespace} that "
             "Trainyard did not make",
             where=f"its status is {release.status}; {release.description}".rstrip("; "),
-            hint="If its operator runs by now, repeat the command, which then uses that operator. "
-            "If the release is not needed: "
-            f"helm uninstall {section.release} -n {section.namespace}. Or choose another name for "
-            "Trainyard's: kuberay.operator.release.",
+            hint="If its operator runs by now, repeat the command: it will use that operator. If the "
+            f"release is not needed: helm uninstall {section.release} -n {section.namespace}. Or "
+            "set kuberay.operator.release to another name.",
         )
 
     if release.status != "deployed":

@@ -39,9 +39,9 @@ def local_port(connection: Connection, port: int) -> int:
 
 
 def local_socket(connection: Connection, command: Sequence[str]) -> Path:
-    """Return a local socket whose connections each run a command there. Raises HostError.
+    """Return a local socket: each connection to it runs a command on the remote host.
 
-    The connection is the command's input and output.
+    The connection is the command's input and output. Raises HostError.
     """
 
     def serve(local: socket.socket) -> str:

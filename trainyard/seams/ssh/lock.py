@@ -1,4 +1,4 @@
-"""A lock file on one host: one command at a time, of any machine, changes the hosts."""
+"""A lock file on one host: among all machines, one command at a time changes the hosts."""
 
 from __future__ import annotations
 
