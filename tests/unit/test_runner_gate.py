@@ -116,7 +116,7 @@ def test_another_python_on_a_node_fails_there() -> None:
             answered(GPU_0, nvidia_smi={"count": 2}),
             FIXED,
             True,
-            "2: declared, Ray's and nvidia-smi's count agree",
+            "2 declared, and counted by Ray and nvidia-smi",
         ),
         (answered(GPU_0, nvidia_smi={"count": 1}), FIXED, False, "2 declared, nvidia-smi counts 1"),
         (answered(GPU_0, nvidia_smi={"error": "not installed"}), FIXED, False, "not installed"),
@@ -253,7 +253,7 @@ def held(*visible: str) -> tuple[dict[str, Any], ...]:
 @pytest.mark.parametrize(
     ("each", "ok", "detail"),
     [
-        (held("1", "0"), True, "2 1-GPU tasks at once see GPU 0, 1, each its own only"),
+        (held("1", "0"), True, "2 concurrent 1-GPU tasks see GPU 0, 1, one each"),
         ((), True, "a 1-GPU task sees GPU 0 only"),
         (
             held("0", "0"),

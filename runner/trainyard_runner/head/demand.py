@@ -1,4 +1,4 @@
-"""Reports the resources that tasks' commands wait for in Ray: such a command prints nothing."""
+"""Reports the resources that tasks' commands silently wait for in Ray."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> 
     lines = []
     for amounts, count in demand.requests.items():
         if count > runners[amounts]:
-            lines.append(_line(amounts, count - runners[amounts], "wait"))
+            lines.append(_line(amounts, count - runners[amounts], "request"))
     for amounts, count in demand.groups.items():
-        lines.append(_line(amounts, count, "in placement groups wait"))
+        lines.append(_line(amounts, count, "placement group"))
     if not lines:
         return ""
 
@@ -100,10 +100,10 @@ def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> 
         who = f"one of {', '.join(tasks[:3])}"
 
     if connected.has_others:
-        who += ", or another program on this cluster,"
+        who += ", or another program on this cluster"
 
     waiting = "; ".join(lines)
-    return f"what {who} started through Ray has no room: {waiting}; {', '.join(free)}"
+    return f"pending in Ray for {who}: {waiting}; {', '.join(free)}"
 
 
 def _resources(demand: Demand) -> frozenset[str]:
@@ -111,10 +111,11 @@ def _resources(demand: Demand) -> frozenset[str]:
     return frozenset(name for amounts in shapes for name, _ in amounts)
 
 
-def _line(asked: Shape, count: int, wait: str) -> str:
+def _line(asked: Shape, count: int, kind: str) -> str:
     amounts = ", ".join(fit.amount(name, value) for name, value in asked) or "a free worker"
-    each = " each" if count > 1 else ""
-    return f"{count} {wait} for {amounts}{each}"
+    if count > 1:
+        return f"{count} {kind}s for {amounts} each"
+    return f"1 {kind} for {amounts}"
 
 
 def _free(name: str, demand: Demand) -> str:
@@ -125,7 +126,7 @@ def _free(name: str, demand: Demand) -> str:
 
 
 class DemandWatch:
-    """Writes an event once commands have waited in Ray for _PATIENCE, and at each change."""
+    """Writes an event once commands have waited in Ray for _PATIENCE seconds, and at each change."""
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class DemandWatch:
         return self._clock() >= self._due
 
     def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
-        """Write an event if the resources have changed that commands wait for in Ray.
+        """Write an event if what commands wait for in Ray has changed.
 
         Call this when `is_due`. Waits shorter than _PATIENCE seconds are not reported. `connected`
         asks Ray which tasks have drivers. `submitted`: this run's tasks that Ray has not started.

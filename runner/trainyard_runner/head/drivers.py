@@ -19,7 +19,7 @@ from ray.core.generated import gcs_pb2
 
 from trainyard_runner.wire.driver import Driver, is_run, left_in_words
 
-# Seconds. Measured: Ray reports a killed driver after 0.1 s, or after 10 to 46 s if its node died.
+# Seconds. Measured: Ray reports a dead driver after 0.1 s, or 10 to 46 s if its node died, too.
 PATIENCE = 60.0
 _EVERY = 0.1
 _ANSWER = 10.0
@@ -58,7 +58,7 @@ class Connected:
 
 @dataclass(frozen=True)
 class Left:
-    """The detached actors and placement groups that ended drivers left, by id.
+    """The ids of detached actors and placement groups that ended drivers left.
 
     `is_leaving`: Ray is still removing other actors or groups of these drivers.
     """
@@ -230,7 +230,7 @@ class Drivers:
         return bool(self._ending)
 
     def wait_for_end(self, task: str, attempt: int, on_gone: Callable[[], None]) -> None:
-        """Let `look` call `on_gone` once an attempt's drivers are dead and nothing of them is left.
+        """Let `look` call `on_gone` once an attempt's drivers are dead and have left nothing.
 
         After PATIENCE seconds, `look` calls `on_gone` in any case.
         """

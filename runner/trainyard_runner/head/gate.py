@@ -30,7 +30,7 @@ _WORTH_A_NOTE = 3.0
 
 
 class StopAskedError(Exception):
-    """The run was stopped while the gate waited."""
+    """The run was stopped during the smoke test, or before its tasks began."""
 
 
 class SmokeGate:
@@ -176,7 +176,7 @@ class SmokeGate:
         return self._free.get(node.node_id, {}).get("GPU", 0)
 
     def _on_each_gpu(self, answers: list[Answer]) -> list[Answer]:
-        """Add to each answer the GPUs that the node's tasks see while one task holds each GPU.
+        """Add to each answer the GPUs that the node's tasks see while one task runs on each GPU.
 
         Only nodes with at least two GPUs, all of them free, are asked.
         """

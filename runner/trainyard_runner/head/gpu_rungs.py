@@ -61,7 +61,7 @@ def _without_gpus(gate: Gate) -> Check:
 
 
 def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check on each node that torch sees as many GPUs as Ray, and computes correctly on each.
+    """Check on each node that torch sees as many GPUs as Ray, and that they compute correctly.
 
     A node without torch fails only if the job needs torch.
     """
@@ -141,7 +141,7 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
             seen = f"a 1-GPU task sees GPU {facts['visible']} only"
             if answer.each:
                 gpus = ", ".join(sorted(str(one["visible"]) for one in answer.each))
-                seen = f"{len(answer.each)} 1-GPU tasks at once see GPU {gpus}, each its own only"
+                seen = f"{len(answer.each)} concurrent 1-GPU tasks see GPU {gpus}, one each"
             yield Check("isolation", name, True, f"{seen}{suffix}")
 
 
@@ -229,4 +229,4 @@ def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
         detail = f"{wanted:g} declared, nvidia-smi counts {said['count']}"
         return Check("gpus", name, False, detail, hint=hint)
 
-    return Check("gpus", name, True, f"{wanted:g}: declared, Ray's and nvidia-smi's count agree")
+    return Check("gpus", name, True, f"{wanted:g} declared, and counted by Ray and nvidia-smi")

@@ -144,7 +144,7 @@ def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
 
 
 def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
-    """Sum the amounts that tasks hold by node's name; the entry "tasks" is their number.
+    """Return the sums of tasks' amounts by node's name; the entry "tasks" is the number of tasks.
 
     `running`: (node's name or None, task). Tasks without a node are under "".
     """

@@ -141,7 +141,7 @@ class InFlight:
             self._take(generator, self._ray_tasks[generator])
 
     def withdraw(self, avoided: Callable[[Task], frozenset[str]]) -> None:
-        """Cancel tasks that wait in Ray if the nodes that they avoid have changed; not for gangs.
+        """Cancel single tasks that wait in Ray with an outdated list of avoided nodes.
 
         Their units are queued again when Ray reports the cancellation. `avoided` returns the ids of
         the nodes that a task must avoid now.
@@ -363,9 +363,9 @@ def _ending(live: Live, unsaid: Ending | None) -> Ending:
 def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
     """Return the ending of attempts whose worker crashed before they began.
 
-    Asks Ray for the worker's last lines; without any, returns `ending`. Each unit stores the error.
-    If all units had stored the same error before, the ending is failed and final: a retry cannot
-    help, as when packages conflict.
+    Asks Ray for the worker's last lines; without any, returns `ending`. If every unit has crashed
+    with the same last line before, the ending is failed and final: a retry cannot help, as when
+    packages conflict.
     """
     lines = losses.of_worker()
     if not lines:

@@ -91,7 +91,7 @@ def of_worker() -> tuple[str, ...]:
 
 
 def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Ending:
-    """Return the ending of an attempt whose worker reported none, as after `ray.cancel`.
+    """Return the ending of an attempt whose worker reported no end, as after `ray.cancel`.
 
     `culprit`: the task of its gang that failed first.
     """

@@ -33,7 +33,7 @@ from trainyard_runner.wire.resume import Resume
 from trainyard_runner.wire.stream import EventStream
 from trainyard_runner.wire.text import last_line
 
-# Seconds of Ray's time to stop that are reserved for the run's last events.
+# Seconds before Ray's SIGKILL that are reserved for the run's last events.
 _LAST_WORDS = 0.7
 
 
@@ -50,7 +50,7 @@ class Stopping:
             signal.signal(number, self._ask)
 
     def left(self) -> float | None:
-        """Return the seconds until the run must have ended; None if it was not asked to stop."""
+        """Return the seconds until the run must have ended; None before a request to stop."""
         if self._at is None:
             return None
         return max(0.0, self._at - time.monotonic())
@@ -173,7 +173,7 @@ def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
 def _resume(
     the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping
 ) -> RunEnded | None:
-    """Take over a former run's checkpoints and outputs; return the last event only if that fails.
+    """Take over a former run's checkpoints and outputs; return the last event if that fails.
 
     Without `resume` in the plan, this does nothing.
     """

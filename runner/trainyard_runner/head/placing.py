@@ -66,9 +66,9 @@ def options(
     """Return the options of one Ray task: its resources, and where it runs.
 
     `avoided`: ids of nodes on which the task should not run; a task that names its node ignores
-    them. `among`: nodes of one size, for one of which the task asks for its share. `has_selectors`:
-    this Ray selects nodes by label. If it does not, `turn` chooses one node, so that tasks spread.
-    Raises NodeMissingError.
+    them. `among`: nodes of one size; the task already asks for the amounts of its share there.
+    `has_selectors`: this Ray selects nodes by label. If it does not, `turn` chooses one node, so
+    that tasks spread. Raises NodeMissingError.
     """
     asked = _amounts(task)
     if task.node_name is not None:

@@ -27,8 +27,8 @@ from trainyard_runner.wire.stream import EventStream
 
 # An event has at most this many values of the watched metric.
 _VALUES_AT_ONCE = 10_000
-# Messages that the head stores in files. After a failed write, it drops later ones of the attempt,
-# and still handles other messages, such as `ended`.
+# Messages that the head stores in files. After a failed write, it drops the attempt's
+# later ones, and still handles other messages, such as `ended`.
 _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
 
 

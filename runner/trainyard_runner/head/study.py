@@ -151,7 +151,7 @@ class Study:
         return self._study.ask()
 
     def _untried(self, seed: int) -> Iterator[Params]:
-        """Yield the configurations of a finite space, skipping those that are known by then.
+        """Yield the configurations of a finite space that are not known when their turn comes.
 
         A grid search gets them in the grid's order, other searches in random order.
         """
@@ -173,7 +173,7 @@ class Study:
         return bool(trial.should_prune())
 
     def tell(self, result: Result) -> None:
-        """Report a trial's end to Optuna; only a complete trial has a value there."""
+        """Report a trial's end to Optuna, with the objective's value if the trial is complete."""
         trial = self._open.pop(result.trial)
         trial.set_user_attr("values", result.values)
         if result.reason:

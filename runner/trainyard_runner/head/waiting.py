@@ -85,7 +85,7 @@ class _Held:
         elif self.tasks:
             holders.append(f"{self.tasks} tasks")
         if self.has_started:
-            holders.append("what tasks started through Ray")
+            holders.append("actors or placement groups")
         return " and ".join(holders)
 
 
