@@ -126,7 +126,7 @@ def _free(name: str, demand: Demand) -> str:
 
 
 class DemandWatch:
-    """Writes an event once commands have waited in Ray for _PATIENCE seconds, and at each change."""
+    """Writes an event once commands have waited in Ray for _PATIENCE seconds; then, each change."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ _WORTH_A_NOTE = 3.0
 
 
 class StopAskedError(Exception):
-    """The run was stopped during the smoke test, or before its tasks began."""
+    """Ray asked the run to stop before its tasks began."""
 
 
 class SmokeGate:
