@@ -87,10 +87,7 @@ def test_a_command_whose_actors_have_no_room_is_named(yard: Yard) -> None:
         wait_until(
             lambda: status(yard, run)["waiting"] is not None, seconds=120, what="its run says so"
         )
-        text = (
-            "what task starves started through Ray has no room: 2 wait for 1 CPU each; 0 of 6 "
-            "CPUs free"
-        )
+        text = "pending in Ray for task starves: 2 requests for 1 CPU each; 0 of 6 CPUs free"
         assert status(yard, run)["waiting"]["text"] == text
     finally:
         yard.run("train.stop", run)

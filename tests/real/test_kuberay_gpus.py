@@ -71,7 +71,7 @@ def test_declared_gpus_are_scheduled_and_every_rung_sees_them(
             checks["allocatable", name]["detail"]
             == f"Kubernetes node {host} offers 2 nvidia.com/gpu"
         )
-        assert checks["gpus", name]["detail"] == "2: declared, Ray's and nvidia-smi's count agree"
+        assert checks["gpus", name]["detail"] == "2 declared, and counted by Ray and nvidia-smi"
         assert not checks["isolation", name]["skipped"]
 
     assert checks["gpus", "head"]["detail"] == "none declared"

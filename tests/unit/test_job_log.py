@@ -50,7 +50,7 @@ def test_beyond_its_limit_the_log_says_where_all_of_it_is_once(
     assert shown.getvalue().splitlines() == [
         "[a] 0123456789",
         "[a] 0123456789",
-        "tasks have printed more than this log holds; all of it: trainyard train.logs rl-1",
+        "tasks have printed more than this log holds; all output: trainyard train.logs rl-1",
     ]
 
 

@@ -113,7 +113,7 @@ def test_a_failed_installation_fails_once_with_the_installer_s_words() -> None:
     [
         (True, None, ("stopped", "the run was stopped")),
         (False, "a", ("stopped", "stopped together with 'a'")),
-        (False, None, ("lost", "its worker ended without a word")),
+        (False, None, ("lost", "its worker ended without a report")),
     ],
 )
 def test_a_worker_that_ends_silently_was_stopped_if_a_stop_was_requested(

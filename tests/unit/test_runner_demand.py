@@ -21,26 +21,23 @@ def task(cpus: float) -> Task:
 
 def test_the_runner_s_own_submissions_are_not_what_commands_wait_for() -> None:
     assert explain(THREE, PPO, [task(1), task(1)]) == (
-        "what task ppo started through Ray has no room: 1 wait for 1 CPU; 0 of 6 CPUs free"
+        "pending in Ray for task ppo: 1 request for 1 CPU; 0 of 6 CPUs free"
     )
     assert explain(THREE, PPO, [task(1)] * 3) == ""
-    assert explain(THREE, PPO, [task(2)]).startswith(
-        "what task ppo started through Ray has no room: 3 wait for"
-    )
+    assert explain(THREE, PPO, [task(2)]).startswith("pending in Ray for task ppo: 3 requests for")
 
 
 def test_what_another_program_may_wait_for_is_not_blamed_on_the_run() -> None:
     assert explain(THREE, Connected(("ppo",), has_others=True), []) == (
-        "what task ppo, or another program on this cluster, started through Ray has no room: "
-        "3 wait for 1 CPU each; 0 of 6 CPUs free"
+        "pending in Ray for task ppo, or another program on this cluster: "
+        "3 requests for 1 CPU each; 0 of 6 CPUs free"
     )
 
 
 def test_placement_groups_and_each_resource_are_named() -> None:
     group = Demand({}, {shape({"CPU": 8.0, "memory": 2.0**31}): 1}, FREE, TOTAL)
     assert explain(group, Connected(("a", "b")), []) == (
-        "what one of a, b started through Ray has no room: 1 in placement groups wait for 8 "
-        "CPUs, 2 GiB; "
+        "pending in Ray for one of a, b: 1 placement group for 8 CPUs, 2 GiB; "
         "0 of 6 CPUs free, 1 of 4 GiB free"
     )
 
@@ -63,7 +60,7 @@ def test_a_demand_is_said_after_a_while_and_taken_back_with_few_questions() -> N
 
     assert asked == [0.0, 5.0, 10.0, 15.0]
     first, second = written
-    assert isinstance(first, DriversWaiting) and first.text.startswith("what task pp")
+    assert isinstance(first, DriversWaiting) and first.text.startswith("pending in Ray for task pp")
     assert not first.again
     assert second == DriversWaiting("")
     now[0] = 20.0

@@ -74,7 +74,7 @@ def test_a_removed_node_is_not_tested_although_ray_still_lists_it() -> None:
 def test_a_silent_node_that_ray_calls_dead_by_now_has_left() -> None:
     silent = Answer(GPU_0, None, 24.0, problem="TaskUnschedulableError: lease_id=0300")
     (left,) = rungs.without_gone([silent], [HEAD], Gate())
-    assert left.problem == "it left the cluster while it was asked"
+    assert left.problem == "the node left the cluster during the smoke test"
     assert rungs.without_gone([silent], [HEAD, GPU_0], Gate()) == [silent]
     again = replace(GPU_0, node_id="9")
     assert rungs.without_gone([silent, answered(again)], [HEAD, again], Gate()) == [answered(again)]
@@ -116,7 +116,7 @@ def test_another_python_on_a_node_fails_there() -> None:
             answered(GPU_0, nvidia_smi={"count": 2}),
             FIXED,
             True,
-            "2: declared, Ray's and nvidia-smi's count agree",
+            "2 declared, and counted by Ray and nvidia-smi",
         ),
         (answered(GPU_0, nvidia_smi={"count": 1}), FIXED, False, "2 declared, nvidia-smi counts 1"),
         (answered(GPU_0, nvidia_smi={"error": "not installed"}), FIXED, False, "not installed"),
@@ -253,19 +253,19 @@ def held(*visible: str) -> tuple[dict[str, Any], ...]:
 @pytest.mark.parametrize(
     ("each", "ok", "detail"),
     [
-        (held("1", "0"), True, "2 1-GPU tasks at once see GPU 0, 1, each its own only"),
+        (held("1", "0"), True, "2 concurrent 1-GPU tasks see GPU 0, 1, one each"),
         ((), True, "a 1-GPU task sees GPU 0 only"),
         (
             held("0", "0"),
             False,
-            "2 tasks that run at the same time see GPU 0, 0: one of them is shared",
+            "2 tasks that run at the same time see GPU 0, 0: a GPU is shared",
         ),
         (
             ({"assigned": ["0"], "visible": "0,1"},),
             False,
             "a task with GPU ['0'] sees CUDA_VISIBLE_DEVICES='0,1'",
         ),
-        (({"problem": "boom"},), False, "a task with a GPU did not run next to the others: boom"),
+        (({"problem": "boom"},), False, "a task with a GPU did not run while the others ran: boom"),
     ],
 )
 def test_tasks_on_all_gpus_of_a_node_each_see_their_own(each: Any, ok: bool, detail: str) -> None:

@@ -171,9 +171,8 @@ def test_what_tasks_started_through_ray_is_their_runs_and_not_others() -> None:
     )
     assert wait is not None
     assert wait.text == (
-        "1 task waits for 2 CPUs: 7 of 8 CPUs in use, 6 by run ppo-1 (1 task and what tasks "
-        "started through Ray), "
-        "1 by others, at most 1 free on one node"
+        "1 task waits for 2 CPUs: 7 of 8 CPUs in use, 6 by run ppo-1 (1 task and actors "
+        "or placement groups), 1 by others, at most 1 free on one node"
     )
 
 

@@ -240,7 +240,7 @@ def test_a_sweep_whose_first_configurations_all_failed_ends() -> None:
 def test_a_task_without_a_value_has_failed() -> None:
     yard = Yard({"concurrency": 1})
     yard.end(*yard.start())
-    assert yard.ended[0].reason == "trial-0000-0: it has written no value of reward"
+    assert yard.ended[0].reason == "trial-0000-0: the task wrote no value of reward"
 
 
 def test_what_is_worse_than_others_at_a_step_is_pruned_as_a_group() -> None:

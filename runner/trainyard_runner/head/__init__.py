@@ -1,1 +1,1 @@
-"""The runner on the head: passes the gate, submits tasks to Ray, records and retries them."""
+"""The runner on the head: runs the smoke test, submits tasks to Ray, retries and records them."""

@@ -1,4 +1,4 @@
-"""Decides whether a unit may start now, and where: by resources, kept room and avoided nodes."""
+"""Decides when a unit may start, and on which nodes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class Capacity:
         self._missing_since: dict[str, float] = {}
 
     def place(self, unit: Unit) -> Place | None:
-        """Return where a unit may start now; None while it has to wait.
+        """Return where a unit may start now; None if the unit must wait.
 
-        While no run wants room for actors, a unit without shares never waits here: Ray queues its
-        tasks. Raises NodeMissingError if a gang with shares does not fit at once.
+        A unit waits here only for its share of a node, or because actors need the free resources;
+        any other unit waits in Ray. Raises NodeMissingError if a gang that asks for shares does not
+        fit at once.
         """
         if not self._leaves_room(unit):
             return None
@@ -53,10 +54,10 @@ class Capacity:
         return Place([among], avoided)
 
     def window(self, task: Task) -> int:
-        """Return how many tasks of a shape may be submitted to Ray at the same time.
+        """Return how many tasks of a shape may be in Ray at the same time.
 
-        These are twice as many as fit, at least _LEAST_WINDOW: Ray starts the next at once when one
-        ends, and an autoscaler sees that tasks wait.
+        The number is twice what the nodes fit, and at least _LEAST_WINDOW. So Ray starts the next
+        task as soon as one ends, and an autoscaler sees the demand.
         """
         return max(_LEAST_WINDOW, 2 * nodes.slots(task, self._nodes.known))
 
@@ -64,10 +65,10 @@ class Capacity:
         return self._suspects.avoided(task, self._nodes.known)
 
     def blame(self, live: Live) -> list[str]:
-        """Note that the watchdog ended an attempt because of its metric.
+        """Record that the watchdog ended an attempt on its node.
 
-        If its node is avoided from now on, returns all tasks that were ended there; else [], as in a
-        cluster of one node.
+        Returns all tasks that the watchdog ended there if the node is avoided from now on, else [].
+        A cluster's only node is never avoided.
         """
         node_id = live.record.node_id
         if node_id is None or len(live.unit.tasks) > 1:
@@ -78,9 +79,9 @@ class Capacity:
         return []
 
     def is_missing_for_long(self, task: Task, problem: str) -> bool:
-        """Note that no node can run a task; return whether it has waited so long that it fails.
+        """Note that no node can run a task; return whether the task must now fail.
 
-        The time counts from the first call with the same `problem`.
+        The wait counts from the first call with the same `problem`.
         """
         since = self._missing_since.setdefault(problem, time.monotonic())
         self._nodes.look_soon()
@@ -88,9 +89,9 @@ class Capacity:
         return time.monotonic() - since >= patience
 
     def why_never(self, task: Task, *, idle: float) -> str | None:
-        """Return why a task fits no node, once the run was idle for the task's patience.
+        """Return why a task must fail: no node fits it, and the run is idle for too long.
 
-        Returns None before that, and if the task fits.
+        Returns None otherwise. The limit is `fit.patience`.
         """
         alive = self._nodes.known
         if fit.has_all(task, alive) or idle < fit.patience(task, self._plan.gate, alive):
@@ -98,10 +99,9 @@ class Capacity:
         return fit.never(task, alive)
 
     def _leaves_room(self, unit: Unit) -> bool:
-        """Return whether a unit fits next to the room that all runs want free for actors.
+        """Return whether a unit leaves enough resources free for the actors of all runs.
 
-        The room for the unit's own actors must be free, too. While no run wants such room, this is
-        always true.
+        The unit's own actors count, too. If no task has actors, this is always true.
         """
         others = self._holdings.others()
         self._has_actors = self._has_actors or any(task.actors for task in unit.tasks)
@@ -114,9 +114,9 @@ class Capacity:
         return not kept_free(tasks, places, [this_run, *others])
 
     def _share_of(self, task: Task, avoided: frozenset[str]) -> Alike | None:
-        """Return nodes of one size, on one of which a task gets its share of a node.
+        """Return nodes of one size, on one of which a task may get its share of a node.
 
-        Returns None if the task asks for no share, or has to wait.
+        Returns None if the task asks for no share, or must wait.
         """
         if task.share is None:
             return None

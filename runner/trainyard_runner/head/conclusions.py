@@ -1,4 +1,4 @@
-"""Decides after an attempt whether its unit is retried, or its tasks have ended for good."""
+"""Decides after an attempt whether its unit is retried or has ended for good."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainyard_runner.wire.stream import EventStream
 
 
 class Conclusions:
-    """Handles the end of every attempt, and counts the tasks that are not tried again."""
+    """Retries or finishes a unit when its attempt ends, and counts finished tasks."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Conclusions:
         sweep: Sweep | None,
         say: Callable[[str], None],
     ) -> None:
-        """Write how attempts and tasks end; `say` writes a line to the job's log."""
+        """Prepare to conclude attempts; `say` writes a line to the job's log."""
         self._records = records
         self._stream = stream
         self._queue = queue
@@ -42,10 +42,10 @@ class Conclusions:
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
     def ended(self, live: Live, ending: Ending) -> None:
-        """Record how an attempt ended; stop the rest of its gang, retry or finish its unit.
+        """Record how an attempt ended, and retry or finish its unit.
 
-        The first task of a gang that fails stops the others. The unit is retried or finished once
-        all of its tasks have ended.
+        The first task of a gang that fails stops the whole gang. A unit is retried or finished once
+        all its tasks have ended.
         """
         self._records.end(live.record, ending)
         self._blame(live)
@@ -66,19 +66,19 @@ class Conclusions:
             self._over(unit)
 
     def finish(self, units: Iterable[Unit], state: State, *, reason: str | None = None) -> None:
-        """Count these units' tasks as ended in `state`, and write events; none is tried again."""
+        """End the tasks of units in `state` for good: count them, and write their events."""
         for unit in units:
             for task in unit.tasks:
                 self._finish(task.name, state, unit.attempt, reason=reason)
 
     def stop_unended(self, live: Live) -> None:
-        """Record as stopped an attempt that was asked to end and has not ended in time."""
+        """Record an attempt as stopped although it has missed the deadline to end."""
         late = Ending("stopped", "the run was stopped; the task had not ended in time")
         self._records.end(live.record, late)
         live.unit.ended(live.task, "stopped")
 
     def _blame(self, live: Live) -> None:
-        """Note whether the watchdog ended the attempt; avoid a node where it ended two tasks."""
+        """Avoid a node for the rest of the run once the watchdog has ended two tasks there."""
         cause = (live.record.ended or {}).get("watch")
         # In a sweep, the configuration causes NaN, not the node.
         if cause is None or (self._sweep and cause == "nan"):
@@ -106,10 +106,10 @@ class Conclusions:
         reason: str | None = None,
         last: str | None = None,
     ) -> None:
-        """Count a task as ended, tell the sweep, and write the event.
+        """Count a task as ended, report it to the sweep, and write its event.
 
-        `reason`: why it ended without a further attempt, for the event. `last`: the reason of its
-        last attempt, which a sweep gets if there is no `reason`.
+        `reason`: why the task ended without a further attempt. `last`: why its last attempt ended;
+        the sweep gets `last` if there is no `reason`.
         """
         self.counts[state] += 1
         if self._sweep is not None:

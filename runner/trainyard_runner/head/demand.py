@@ -1,4 +1,4 @@
-"""Pending requests of tasks' commands in Ray: a command that waits for room prints nothing."""
+"""Reports the resources that tasks' commands silently wait for in Ray."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainyard_runner.wire.events import DriversWaiting, Event
 from trainyard_runner.wire.plan import Task
 
 _EVERY = 5.0
-# Ray takes some seconds to start workers, and an autoscaler some to add nodes.
+# Ray needs some seconds to start workers, and an autoscaler some to add nodes.
 _PATIENCE = 10.0
 
 Shape = tuple[tuple[str, float], ...]
@@ -24,7 +24,7 @@ Shape = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True)
 class Demand:
-    """Ray's pending requests, counted by the amounts they ask for, and the cluster's resources.
+    """Ray's pending requests, counted by shape, and the cluster's resources.
 
     `requests`: Ray tasks and actors. `groups`: placement groups, by the sum of their bundles.
     `free` and `total` are sums over all nodes.
@@ -64,7 +64,7 @@ def ask() -> Demand:
 
 
 def shape(resources: Mapping[str, float]) -> Shape:
-    """Return amounts as a sorted key, without zeros and without placement groups' own resources."""
+    """Return amounts as a sorted key, without zeros and placement groups' internal resources."""
     amounts = []
     for name, value in resources.items():
         if value and "_group_" not in name:
@@ -77,19 +77,18 @@ def of_task(task: Task) -> Shape:
 
 
 def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> str:
-    """Return what tasks' commands wait for, in words; "" if they wait for nothing.
+    """Return which resources tasks' commands wait for, in words; "" for none.
 
-    `submitted` are this run's tasks that Ray has not started: their requests are subtracted. Ray
-    does not tell whose a request is. If another program is connected, too, a request may be that
-    program's.
+    `submitted`: this run's tasks that Ray has not started; their own requests are subtracted. Ray
+    does not say which program made a request: if other programs are connected, the text says so.
     """
     runners = Counter(map(of_task, submitted))
     lines = []
     for amounts, count in demand.requests.items():
         if count > runners[amounts]:
-            lines.append(_line(amounts, count - runners[amounts], "wait"))
+            lines.append(_line(amounts, count - runners[amounts], "request"))
     for amounts, count in demand.groups.items():
-        lines.append(_line(amounts, count, "in placement groups wait"))
+        lines.append(_line(amounts, count, "placement group"))
     if not lines:
         return ""
 
@@ -101,10 +100,10 @@ def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> 
         who = f"one of {', '.join(tasks[:3])}"
 
     if connected.has_others:
-        who += ", or another program on this cluster,"
+        who += ", or another program on this cluster"
 
     waiting = "; ".join(lines)
-    return f"what {who} started through Ray has no room: {waiting}; {', '.join(free)}"
+    return f"pending in Ray for {who}: {waiting}; {', '.join(free)}"
 
 
 def _resources(demand: Demand) -> frozenset[str]:
@@ -112,10 +111,11 @@ def _resources(demand: Demand) -> frozenset[str]:
     return frozenset(name for amounts in shapes for name, _ in amounts)
 
 
-def _line(asked: Shape, count: int, wait: str) -> str:
+def _line(asked: Shape, count: int, kind: str) -> str:
     amounts = ", ".join(fit.amount(name, value) for name, value in asked) or "a free worker"
-    each = " each" if count > 1 else ""
-    return f"{count} {wait} for {amounts}{each}"
+    if count > 1:
+        return f"{count} {kind}s for {amounts} each"
+    return f"1 {kind} for {amounts}"
 
 
 def _free(name: str, demand: Demand) -> str:
@@ -126,7 +126,7 @@ def _free(name: str, demand: Demand) -> str:
 
 
 class DemandWatch:
-    """Writes an event once commands have waited in Ray for _PATIENCE, and at each change."""
+    """Writes an event once commands have waited in Ray for _PATIENCE seconds; then, each change."""
 
     def __init__(
         self,
@@ -141,18 +141,18 @@ class DemandWatch:
         self._due = 0.0
         self._since: float | None = None
         self._said = ""
-        # The sets of resources that this wait's events have named: an event that names one of them
-        # again, with other numbers, has `again` set.
+        # Sets of resources that events of this wait have named. A later event with one of these
+        # sets has new numbers only, and says `again`.
         self._explained: set[frozenset[str]] = set()
 
     def is_due(self) -> bool:
         return self._clock() >= self._due
 
     def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
-        """Ask Ray what commands wait for, and write a change; call this when it `is_due`.
+        """Write an event if what commands wait for in Ray has changed.
 
-        `connected` asks Ray which tasks have drivers. `submitted`: this run's tasks that wait in
-        Ray. A wait of less than _PATIENCE seconds is not written.
+        Call this when `is_due`. Waits shorter than _PATIENCE seconds are not reported. `connected`
+        asks Ray which tasks have drivers. `submitted`: this run's tasks that Ray has not started.
         """
         self._due = self._clock() + _EVERY
         found = connected()

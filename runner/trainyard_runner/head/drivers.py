@@ -1,8 +1,7 @@
-"""Tasks' commands that connected to Ray as drivers: when they have ended, and what they left.
+"""Cleans up after tasks' commands that connected to Ray as drivers.
 
-Such a command ends with its guard. A moment later, Ray ends the command's actors and Ray tasks on
-all nodes. Detached actors and placement groups outlive a driver by Ray's design: this module
-removes them.
+Once such a command has ended, Ray ends its actors and Ray tasks on all nodes. Detached actors and
+placement groups outlive a driver by Ray's design: this module removes them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ray.core.generated import gcs_pb2
 
 from trainyard_runner.wire.driver import Driver, is_run, left_in_words
 
-# Measured: Ray reports a killed driver as dead after 0.1 s; after 10 to 46 s if its node died, too.
+# Seconds. Measured: Ray reports a dead driver after 0.1 s, or 10 to 46 s if its node died, too.
 PATIENCE = 60.0
 _EVERY = 0.1
 _ANSWER = 10.0
@@ -33,9 +32,9 @@ _REMOVED = gcs_pb2.PlacementGroupTableData.REMOVED
 class RayJob:
     """An entry of Ray's table of jobs.
 
-    `driver`: the attempt whose command connected, or None. `submission`: the submitted job's id, or
-    "" for another job; a run of Trainyard has its name as id. `is_foreign`: the program was
-    submitted or connected without Trainyard.
+    `driver`: the attempt whose command is this driver, or None. `submission`: the id of a submitted
+    job, else ""; a run's id is its name. `is_foreign`: neither Trainyard nor Ray itself started the
+    program.
     """
 
     job_id: bytes
@@ -47,7 +46,7 @@ class RayJob:
 
 @dataclass(frozen=True)
 class Connected:
-    """The drivers that are connected now, which may wait for room.
+    """The drivers that are connected to Ray now.
 
     `tasks`: this run's tasks whose commands are drivers. `has_others`: other runs or programs have
     drivers, too.
@@ -59,10 +58,9 @@ class Connected:
 
 @dataclass(frozen=True)
 class Left:
-    """The ids of detached actors and placement groups of drivers that have ended.
+    """The ids of detached actors and placement groups that ended drivers left.
 
-    `is_leaving`: the drivers also had actors or groups that are not detached, and Ray is still
-    removing these.
+    `is_leaving`: Ray is still removing other actors or groups of these drivers.
     """
 
     actors: tuple[bytes, ...] = ()
@@ -77,7 +75,7 @@ class Left:
 
 
 class Ray(Protocol):
-    """The questions and requests to Ray, documented in TheRay; tests have a fake."""
+    """Access to Ray's tables. TheRay documents the methods; tests have a fake."""
 
     def jobs(self) -> list[RayJob]: ...
 
@@ -99,15 +97,12 @@ class TheRay:
                 skip_submission_job_info_field=True, skip_is_running_tasks_field=True
             )
         except TypeError:
-            # Ray 2.36 and older do not know these options, and ask every driver, which is slower.
+            # Ray 2.36 and older lack these options, and ask every driver, which is slower.
             found = client.get_all_job_info()
         return [_ray_job(entry) for entry in found.values()]
 
     def left(self, job_ids: Iterable[bytes]) -> Left:
-        """Ask Ray for what these drivers left: its detached actors and placement groups.
-
-        `is_leaving` says whether other actors or groups of theirs still exist.
-        """
+        """Ask Ray which detached actors and placement groups these drivers left."""
         ids = list(job_ids)
         if not ids:
             return Left()
@@ -134,9 +129,9 @@ class TheRay:
         return Left(tuple(actors), tuple(groups), is_leaving=is_leaving)
 
     def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]:
-        """Ask Ray for (node's id, amounts) of all that a driver's actors and placement groups hold.
+        """Ask Ray for (node id, amounts) of each actor and placement group of a driver.
 
-        Ray tasks of the driver are not counted.
+        The driver's Ray tasks are not counted.
         """
         accessor = _tables()
         held: list[tuple[str, Mapping[str, float]]] = []
@@ -155,7 +150,7 @@ class TheRay:
         return held
 
     def remove(self, left: Left) -> None:
-        """Ask Ray to end the actors and groups that are `left`; returns before Ray has done so."""
+        """Ask Ray to remove these actors and groups; return before Ray has removed them."""
         worker = ray._private.worker.global_worker
         if left.actors:
             # Imported here because the import takes 0.1 s and is seldom needed.
@@ -175,7 +170,7 @@ class TheRay:
 
 
 def _tables() -> Any:
-    """Return Ray's reader of its own tables."""
+    """Return Ray's accessor of its tables."""
     connect = getattr(state.state, "_connect_and_get_accessor", None)
     if connect is not None:
         return connect()
@@ -214,7 +209,7 @@ class _Attempt:
 
 
 class Drivers:
-    """Attempts whose commands have ended, and whose drivers may still hold something in Ray."""
+    """Ended attempts whose drivers may still hold actors or groups in Ray."""
 
     def __init__(
         self,
@@ -235,15 +230,15 @@ class Drivers:
         return bool(self._ending)
 
     def wait_for_end(self, task: str, attempt: int, on_gone: Callable[[], None]) -> None:
-        """Have `look` call `on_gone` once this attempt's drivers are dead and left nothing.
+        """Let `look` call `on_gone` once an attempt's drivers are dead and have left nothing.
 
-        `on_gone` is called after PATIENCE seconds in any case.
+        After PATIENCE seconds, `look` calls `on_gone` in any case.
         """
         self._ending.append(_Attempt(Driver(self._run, task, attempt), self._clock(), on_gone))
         self._due = 0.0
 
     def connected(self) -> Connected:
-        """Ask Ray which tasks of this run have living drivers, and whether other programs have."""
+        """Ask Ray which tasks of this run have living drivers, and whether other programs do."""
         tasks = set()
         has_others = False
         for job in self._ray.jobs():
@@ -256,10 +251,10 @@ class Drivers:
         return Connected(tuple(sorted(tasks)), has_others)
 
     def look(self) -> None:
-        """Ask Ray about all ended attempts; remove what they left, and close those that left nothing.
+        """Remove what ended attempts left in Ray; close the attempts that left nothing.
 
-        An attempt is closed with a note if Ray has not ended everything after PATIENCE seconds. Ray
-        is asked at once after `ended`, and else every _EVERY seconds at most.
+        If Ray has not ended everything after PATIENCE seconds, the attempt is closed with a note.
+        This asks Ray at most every _EVERY seconds, and at once after `wait_for_end`.
         """
         if not self._ending or self._clock() < self._due:
             return
@@ -283,7 +278,7 @@ class Drivers:
                 attempt.on_gone()
 
     def give_up(self) -> None:
-        """Close all attempts at once, although Ray may still have actors or groups of them."""
+        """Close all attempts now, although Ray may still have actors or groups of them."""
         for attempt in self._ending:
             attempt.on_gone()
         self._ending = []
@@ -306,7 +301,7 @@ class Drivers:
 def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[str]]]:
     """Ask Ray for the amounts that tasks' actors and placement groups hold, by run and node's name.
 
-    `nodes` has the names of nodes by id; a node without a name appears under its id.
+    `nodes`: names by node id. A node without a name appears under its id.
     """
     found: dict[str, dict[str, Counter[str]]] = {}
     for job in cluster.jobs():
@@ -319,7 +314,7 @@ def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[
 
 
 def remove_what_dead_runs_left(note: Callable[[str], None], *, cluster: Ray | None = None) -> None:
-    """Remove actors and placement groups of drivers whose runs have died without removing them."""
+    """Remove actors and placement groups that the drivers of dead runs left."""
     the_ray = cluster or TheRay()
     jobs = the_ray.jobs()
     going = {job.submission for job in jobs if job.submission and not job.is_dead}

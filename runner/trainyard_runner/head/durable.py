@@ -11,10 +11,10 @@ from trainyard_runner.wire import names
 
 @dataclass(frozen=True)
 class Kept:
-    """Where a run keeps its checkpoints.
+    """The place of a run's checkpoints.
 
-    `at`: its directory on the storage; None: the head's disk. `problem`: why the storage could not
-    be used, or "".
+    `at`: the run's directory on the storage; None for the head's disk. `problem`: why the storage
+    could not be used, or "".
     """
 
     at: str | None = None
@@ -22,10 +22,10 @@ class Kept:
 
 
 def place(run: Path, storage: str | None) -> Kept:
-    """Keep a run's checkpoints on `storage`: its directory `run` gets a link to a directory there.
+    """Link the checkpoints of the run's directory `run` to a directory on `storage`.
 
-    Without `storage`, this does nothing. If it fails, checkpoints stay on the head's disk, and
-    `problem` says why.
+    If that fails, checkpoints stay on the head's disk, and `problem` says why. Without `storage`,
+    this does nothing.
     """
     if storage is None:
         return Kept()
@@ -39,7 +39,7 @@ def place(run: Path, storage: str | None) -> Kept:
 
 
 def find(run: Path, task: str, storage: str | None) -> Path | None:
-    """Return the checkpoint archive of a former run's task, on this head or on `storage`, or None."""
+    """Find the checkpoint archive of a former run's task, on this head or else on `storage`."""
     archive = names.checkpoint_archive(task)
     places = [run / archive]
     if storage is not None:
@@ -51,7 +51,7 @@ def find(run: Path, task: str, storage: str | None) -> Path | None:
 
 
 def share(source: Path, target: Path) -> None:
-    """Put a checkpoint archive at `target`, too: as a hard link, else as a copy."""
+    """Hard-link a checkpoint archive to `target`, or copy it."""
     target.parent.mkdir(exist_ok=True)
     target.unlink(missing_ok=True)
     try:

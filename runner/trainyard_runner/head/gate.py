@@ -23,14 +23,14 @@ _NODES_DEADLINE = 60.0
 _FACTS_DEADLINE = 60.0
 _TORCH_DEADLINE = 180.0
 _FETCH_DEADLINE = 60.0
-# The tasks of a node meet within MEET_SECONDS; as much again is for the slowest worker to start.
+# Half of this is for the slowest worker to start, half for a node's tasks to wait for each other.
 _GPUS_DEADLINE = 2 * each_gpu.MEET_SECONDS
 _MANY = 8
 _WORTH_A_NOTE = 3.0
 
 
 class StopAskedError(Exception):
-    """The run was stopped while the gate waited."""
+    """Ray asked the run to stop before its tasks began."""
 
 
 class SmokeGate:
@@ -46,7 +46,8 @@ class SmokeGate:
     ) -> None:
         """Prepare the checks of a plan.
 
-        `write` writes each check once its result is known, and each node's hardware and versions.
+        `write` gets an event for the result of each check, and for the hardware and versions of
+        each node.
         """
         self._plan = plan
         self._gate: Gate = plan.gate
@@ -59,7 +60,7 @@ class SmokeGate:
     def pass_through(self) -> Check | None:
         """Run all checks; return the first that failed, or None. Raises StopAskedError.
 
-        Transfers between nodes are tried only if no check before them failed.
+        Transfers between nodes are tried only if all checks before have passed.
         """
         alive = self._wait_for_nodes()
         answers, blobs = self._ask(alive)
@@ -101,9 +102,9 @@ class SmokeGate:
     def _wait_for_nodes(self) -> Sequence[nodes.Node]:
         """Wait until all required nodes have joined; return the living ones.
 
-        Required are all declared nodes that are not optional, and at least `min_nodes` nodes. Ray
-        starts jobs before its nodes have joined (ray PR#61046). A timeout returns normally: the
-        recorded check `nodes` then names the missing ones.
+        Ray starts jobs before its nodes have joined (ray PR#61046). All declared nodes except
+        optional ones are required, and at least `min_nodes` nodes. A timeout raises nothing: the
+        check `nodes` fails.
         """
         began = time.monotonic()
         least = self._gate.needs.get("min_nodes") or 0
@@ -128,10 +129,10 @@ class SmokeGate:
             time.sleep(0.2)
 
     def _ask(self, alive: Sequence[nodes.Node]) -> tuple[list[Answer], dict[str, Any]]:
-        """Collect the facts of every node, by one task on each.
+        """Collect the facts of every node by one Ray task on each.
 
-        Returns the answers, and by node's name a reference to the object that other nodes fetch
-        from that node. Nodes that were replaced or removed meanwhile are left out of both.
+        Returns the answers, and for each node's name a reference to the object that other nodes
+        fetch from the node. Both leave out nodes that were replaced or removed meanwhile.
         """
         if any(node.gpus for node in alive):
             self._free = ray._private.state.available_resources_per_node()
@@ -167,15 +168,15 @@ class SmokeGate:
         return kept, blobs
 
     def _free_gpus(self, node: nodes.Node) -> float:
-        """Return the GPUs of a node that were free before the first question was asked.
+        """Return how many GPUs of a node were free before the smoke test used any.
 
-        Ray is not asked again for later tasks: for a moment after a task has ended, Ray still
-        counts its GPU as used.
+        Ray's present number would be wrong: for a moment after a task has ended, Ray still counts
+        its GPU as used.
         """
         return self._free.get(node.node_id, {}).get("GPU", 0)
 
     def _on_each_gpu(self, answers: list[Answer]) -> list[Answer]:
-        """Add to each answer the GPUs that one task per GPU sees, all tasks running at once.
+        """Add to each answer the GPUs that the node's tasks see while one task runs on each GPU.
 
         Only nodes with at least two GPUs, all of them free, are asked.
         """
@@ -214,7 +215,7 @@ class SmokeGate:
             "isolated": is_isolated and real,
             "graphics": node.gpus > 0 and bool(self._gate.needs.get("graphics")),
             "timeout": 60.0,
-            # 1 MiB is large enough for Ray's object store: smaller objects travel inside messages.
+            # Ray's object store carries objects of 1 MiB; smaller ones may travel inside messages.
             # With more than _MANY nodes, 8 MiB for every pair of nodes would take too long.
             "bytes": (8 if count <= _MANY else 1) * 1024 * 1024,
         }
@@ -249,9 +250,10 @@ class SmokeGate:
 
 
 class _Asked(NamedTuple):
-    """A node that was asked, and a reference to the object that it made for the other nodes.
+    """A node that was asked for its facts.
 
-    `is_isolated`: the task that asks the node holds one of its GPUs.
+    `blob`: a reference to the object that the other nodes fetch. `is_isolated`: the task on the
+    node holds one GPU.
     """
 
     node: nodes.Node
@@ -277,10 +279,10 @@ def _more_nodes(count: int) -> str:
 
 
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:
-    """Return what a node's tasks saw while they held all its GPUs at the same time.
+    """Return what a node's tasks saw while together they held all its GPUs.
 
-    Returns () if they did not meet, as when another program's task held one of the GPUs. A task
-    with a problem counts as one that met.
+    Returns () if the tasks did not run at the same time, as when another program held a GPU. A task
+    with a problem counts as one that ran.
     """
     held = [one for one in said if one.get("met") or "problem" in one]
     if len(held) == int(answer.node.gpus):
@@ -291,6 +293,6 @@ def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str,
 def _got(reply: Any) -> dict[str, Any]:
     try:
         said: dict[str, Any] = ray.get(reply)
-    except Exception as error:  # whatever Ray raises is the node's problem
+    except Exception as error:  # any error that Ray raises is the node's problem
         return {"problem": f"{type(error).__name__}: {last_line(str(error))}"}
     return said

@@ -1,4 +1,4 @@
-"""The GPU checks of the smoke test: their number, torch, isolation, graphics. Pure."""
+"""The GPU checks of the smoke test: number, torch, isolation, graphics. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DRIVER = (
 
 
 def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check on each node that the cluster file, Ray and nvidia-smi count the same GPUs."""
+    """Check that the cluster file, Ray and nvidia-smi agree on the number of each node's GPUs."""
     if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
         yield _without_gpus(gate)
         return
@@ -61,7 +61,7 @@ def _without_gpus(gate: Gate) -> Check:
 
 
 def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check on each node that torch sees as many GPUs as Ray, and computes correctly on each.
+    """Check on each node that torch sees as many GPUs as Ray, and that they compute correctly.
 
     A node without torch fails only if the job needs torch.
     """
@@ -141,12 +141,12 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
             seen = f"a 1-GPU task sees GPU {facts['visible']} only"
             if answer.each:
                 gpus = ", ".join(sorted(str(one["visible"]) for one in answer.each))
-                seen = f"{len(answer.each)} 1-GPU tasks at once see GPU {gpus}, each its own only"
+                seen = f"{len(answer.each)} concurrent 1-GPU tasks see GPU {gpus}, one each"
             yield Check("isolation", name, True, f"{seen}{suffix}")
 
 
 def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check on nodes with GPUs that Vulkan finds one, if the job needs graphics.
+    """Check that Vulkan finds a GPU on each node with GPUs, if the job needs graphics.
 
     Vulkan may find no GPU although nvidia-smi lists some (IsaacSim#357).
     """
@@ -195,14 +195,14 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
-    """Return in words which task with one GPU saw not exactly that GPU; None if there is none.
+    """Return, in words, which task saw other GPUs than its own; None if none did.
 
-    `each`: what every task of a node saw while all ran at the same time. A task that could not run
-    next to the others is a problem, too.
+    `each`: what each of a node's tasks saw while all ran at the same time. A task that failed to
+    run counts, too.
     """
     for view in each:
         if problem := view.get("problem"):
-            return f"a task with a GPU did not run next to the others: {problem}"
+            return f"a task with a GPU did not run while the others ran: {problem}"
         assigned = view["assigned"]
         visible = view["visible"]
         if len(assigned) != 1 or visible != assigned[0]:
@@ -211,7 +211,7 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
     seen = sorted(str(view["visible"]) for view in each)
     if len(set(seen)) < len(seen):
         gpus = ", ".join(seen)
-        return f"{len(seen)} tasks that run at the same time see GPU {gpus}: one of them is shared"
+        return f"{len(seen)} tasks that run at the same time see GPU {gpus}: a GPU is shared"
 
     return None
 
@@ -229,4 +229,4 @@ def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
         detail = f"{wanted:g} declared, nvidia-smi counts {said['count']}"
         return Check("gpus", name, False, detail, hint=hint)
 
-    return Check("gpus", name, True, f"{wanted:g}: declared, Ray's and nvidia-smi's count agree")
+    return Check("gpus", name, True, f"{wanted:g} declared, and counted by Ray and nvidia-smi")

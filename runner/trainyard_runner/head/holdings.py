@@ -1,6 +1,7 @@
-"""The resources that each run of a cluster holds: each run publishes its own in a file.
+"""The resources that runs hold on a cluster; each run publishes its own in a file.
 
-A run reads the others' files so that its tasks leave the room that other runs want for actors.
+A run reads the files of other runs, so that its tasks leave enough resources for the actors of
+those runs.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _EVERY = 1.0
 class Holding:
     """The resources that a run holds.
 
-    `nodes`: amounts by node's name; the entry "tasks" is the number of its tasks there. `actors`:
-    the room that it wants free on any nodes for actors of its tasks. Ray does not reserve that
-    room.
+    `nodes`: amounts by node's name; the entry "tasks" is the number of the run's tasks there.
+    `actors`: amounts that must stay free, on any nodes, for actors of the run's tasks. Ray does not
+    reserve them.
     """
 
     run: str
@@ -40,7 +41,7 @@ class Holding:
     waiting: int = 0  # tasks
 
     def all_of(self, name: str) -> float:
-        """Return what of a resource the run holds on all nodes, and keeps free for actors."""
+        """Return the amount of a resource that the run holds, or needs free for actors."""
         return sum(held.get(name, 0.0) for held in self.nodes.values()) + self.actors.get(name, 0.0)
 
 
@@ -63,9 +64,9 @@ class Holdings:
         nodes: Mapping[str, Mapping[str, float]],
         actors: Mapping[str, float],
     ) -> None:
-        """Write this run's file, if it changed: holdings, room for actors, numbers of tasks by state.
+        """Write this run's file if it changed. A failed write raises nothing.
 
-        If the file cannot be written, nothing is raised.
+        `tasks`, `ended`: numbers of tasks by state. `nodes`, `actors`: as in Holding.
         """
         document: dict[str, Any] = {
             "driver": self._driver,
@@ -93,7 +94,7 @@ class Holdings:
         return self._known
 
     def read_others(self) -> Iterator[Holding]:
-        """Read the files of other runs; yield the holdings of those whose driver Ray reports alive."""
+        """Read the holdings of other runs whose driver Ray reports alive."""
         paths = [path for path in self._file.parent.glob("*.json") if path != self._file]
         if not paths:
             return
@@ -115,10 +116,10 @@ class Holdings:
 def kept_free(
     unit: Sequence[Task], places: Sequence[Node], holdings: Iterable[Holding]
 ) -> list[str]:
-    """Return the resources of which too little is left for a unit and the actors of all runs.
+    """Return the resources that do not suffice for a unit and the actors of all runs.
 
-    Room for the unit's own actors counts, too. Returns [] while no run wants room for actors: then
-    Ray alone decides when a task starts.
+    The unit's own actors count, too. Returns [] if no task has actors: then Ray alone decides when
+    a task starts.
     """
     of_runs = list(holdings)
     has_actors = any(holding.actors for holding in of_runs) or any(task.actors for task in unit)
@@ -132,9 +133,9 @@ def kept_free(
 
 
 def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
-    """Return a task with its share as amounts, of the first size of nodes that it fits.
+    """Replace a task's share of a node by amounts, for the first size of nodes that the task fits.
 
-    A task without a share, or one that fits no node, is returned as it is.
+    A task without a share, or one that fits no node, is returned unchanged.
     """
     sizes = shares.alike(task, alive)
     for alike in sizes:
@@ -143,7 +144,7 @@ def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
 
 
 def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
-    """Return the amounts that tasks hold, by node's name; the entry "tasks" is their number.
+    """Return the sums of tasks' amounts by node's name; the entry "tasks" is the number of tasks.
 
     `running`: (node's name or None, task). Tasks without a node are under "".
     """

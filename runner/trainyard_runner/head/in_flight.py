@@ -28,7 +28,7 @@ _AFTER_LOSS = 1.0
 
 
 class InFlight:
-    """A run's attempts between the queue and their end."""
+    """Follows a run's attempts from their submission to their end."""
 
     def __init__(
         self,
@@ -40,11 +40,7 @@ class InFlight:
         queue: Queue,
         nodes: LivingNodes,
     ) -> None:
-        """Prepare to follow attempts of a plan.
-
-        `submitter` gives attempts to Ray, `records` keeps their messages. `queue` gets units back
-        that were submitted and have not begun.
-        """
+        """Prepare to follow attempts of a plan; `queue` gets back units that have not begun."""
         self._plan = plan
         self._submitter = submitter
         self._records = records
@@ -52,15 +48,15 @@ class InFlight:
         self._queue = queue
         self._nodes = nodes
         self._board = StopBoard(plan.run)
-        # By the generator from which the node's messages are read.
+        # By Ray's generator of the node's messages.
         self._ray_tasks: dict[Any, RayTask] = {}
-        # Attempts that have ended, while Ray may still have their drivers, actors or groups.
+        # Ended attempts whose drivers, actors or groups Ray may still have.
         self._closing: dict[int, Live] = {}
         self._gang: Gang | None = None
         self._pause_until = 0.0
         self._progress_at = time.monotonic()
         self._is_stopping = False
-        # Set by Scheduler: Conclusions.ended.
+        # Scheduler sets this to Conclusions.ended.
         self.on_end: Callable[[Live, Ending], None] = lambda live, ending: None
 
     def __bool__(self) -> bool:
@@ -68,7 +64,7 @@ class InFlight:
 
     @property
     def is_paused(self) -> bool:
-        """Return whether to submit nothing now: an attempt was lost a moment ago."""
+        """Return whether submission is paused, because an attempt was lost a moment ago."""
         return time.monotonic() < self._pause_until
 
     @property
@@ -76,7 +72,7 @@ class InFlight:
         return self._gang is not None
 
     def idle(self) -> float:
-        """Return for how many seconds no attempt has begun or ended."""
+        """Return the seconds since an attempt last began or ended."""
         return time.monotonic() - self._progress_at
 
     def ray_tasks(self) -> list[RayTask]:
@@ -90,14 +86,13 @@ class InFlight:
         return attempts
 
     def count(self) -> Counter[Shape]:
-        """Return how many Ray tasks of each shape are in flight; one may run several attempts."""
+        """Return how many Ray tasks of each shape are in flight; each may have several attempts."""
         return Counter(ray_task.shape for ray_task in self._ray_tasks.values())
 
     def kept_free(self) -> dict[str, float]:
-        """Return the room to keep free for actors of attempts, by Ray's names of resources.
+        """Return the amounts to keep free for attempts' actors, by Ray's names; {} without actors.
 
-        An attempt counts until it is closed: its actors may outlive its command. {} if none wants
-        room.
+        An attempt counts until it is closed: its actors may outlive its command.
         """
         attempts = [*self.open(), *self._closing.values()]
         tasks = [live.task for live in attempts if live.task.actors]
@@ -115,16 +110,16 @@ class InFlight:
         self._ray_tasks |= self._submitter.submit(units, known, place.avoided, place.among[0])
 
     def reserve(self, unit: Unit, place: Place) -> None:
-        """Ask Ray for the places of a gang. Raises NodeMissingError."""
+        """Ask Ray for a gang's placement group. Raises NodeMissingError."""
         self._gang = self._submitter.reserve(unit, self._nodes.known, place.among)
 
     def gang_is_ready(self) -> bool:
         return self._gang is not None and submitting.is_ready(self._gang)
 
     def submit_gang(self, unit: Unit) -> None:
-        """Submit a gang's tasks to the places that `reserve` asked for, which must be ready."""
+        """Submit a gang's tasks to its placement group, which must be ready (`gang_is_ready`)."""
         if self._gang is None:
-            raise AssertionError("a gang has its places before it starts")
+            raise AssertionError("a gang needs its placement group before it starts")
         self._ray_tasks |= self._submitter.submit_gang(unit, self._gang)
 
     def release_gang(self) -> None:
@@ -146,10 +141,10 @@ class InFlight:
             self._take(generator, self._ray_tasks[generator])
 
     def withdraw(self, avoided: Callable[[Task], frozenset[str]]) -> None:
-        """Cancel single tasks that wait in Ray, if they now avoid other nodes than Ray was told.
+        """Cancel single tasks that wait in Ray with an outdated list of avoided nodes.
 
         Their units are queued again when Ray reports the cancellation. `avoided` returns the ids of
-        the nodes that a task avoids now.
+        the nodes that a task must avoid now.
         """
         for generator, ray_task in self._ray_tasks.items():
             live = next(iter(ray_task.open.values()), None)
@@ -162,9 +157,9 @@ class InFlight:
                 ray.cancel(generator)
 
     def lose_dead_nodes(self) -> None:
-        """End attempts whose nodes Ray reports as dead, once their messages are all read.
+        """End the attempts on dead nodes as lost, once all their messages are read.
 
-        Ray itself may take minutes to fail such a task if its worker hung.
+        Ray itself may take minutes to fail a task whose worker hung.
         """
         alive = {node.node_id for node in self._nodes.known}
         for generator, ray_task in list(self._ray_tasks.items()):
@@ -198,7 +193,7 @@ class InFlight:
     def stop_all(self, reason: str, *, grace: float) -> None:
         """Ask all attempts to end, and cancel those that Ray has not placed; return at once.
 
-        From now on, an attempt that ends without saying how counts as stopped.
+        From now on, an attempt that ends without a report counts as stopped.
         """
         self._is_stopping = True
         self._board.stop_all(reason, grace=grace)
@@ -207,7 +202,7 @@ class InFlight:
                 ray.cancel(generator)
 
     def give_up(self, shape: Shape, reason: str) -> None:
-        """Cancel and fail all attempts of a shape; none is retried."""
+        """Cancel all attempts of a shape; they fail and are not retried."""
         for generator, ray_task in list(self._ray_tasks.items()):
             if ray_task.shape == shape:
                 ray.cancel(generator)
@@ -216,7 +211,7 @@ class InFlight:
                     self._end(live, Ending("failed", reason, is_final=True))
 
     def clear(self) -> None:
-        """Remove from Ray what this run put there: requests to stop, and a gang's places."""
+        """Remove this run's requests to stop, and its gang's placement group."""
         self._board.clear()
         self.release_gang()
 
@@ -225,7 +220,7 @@ class InFlight:
             messages = ray.get(next(generator))
         except StopIteration:
             del self._ray_tasks[generator]
-            self._take_back(ray_task)
+            self._requeue_withdrawn(ray_task)
             for live in ray_task.open.values():
                 ending = losses.unsaid(
                     node=live.record.node,
@@ -236,7 +231,7 @@ class InFlight:
         except Exception as error:
             # The errors that Ray raises for a failed task have no common base class.
             del self._ray_tasks[generator]
-            self._take_back(ray_task)
+            self._requeue_withdrawn(ray_task)
             if ray_task.open:
                 self._lose(list(ray_task.open.values()), error)
         else:
@@ -246,8 +241,8 @@ class InFlight:
                 if batch is not None:
                     self._hear(ray_task, number, batch)
 
-    def _take_back(self, ray_task: RayTask) -> None:
-        """Queue the units of a Ray task again if it was withdrawn, unless the run is stopping.
+    def _requeue_withdrawn(self, ray_task: RayTask) -> None:
+        """Queue the units of a withdrawn Ray task again, unless the run is stopping.
 
         An attempt that had begun counts as lost.
         """
@@ -255,7 +250,7 @@ class InFlight:
             return
         for live in ray_task.open.values():
             if live.record.is_started:
-                self._end(live, Ending("lost", "it was taken back, to run on another node"))
+                self._end(live, Ending("lost", "it was cancelled, to run on another node"))
             else:
                 self._queue.give_back([live.unit])
         ray_task.open = {}
@@ -276,9 +271,9 @@ class InFlight:
             self._board.stop([self._name(live)], record.failure)
 
         if record.is_ready and not record.is_started:
-            self._let_go(live.unit)
+            self._start_if_ready(live.unit)
 
-        # A gang's attempts end only with their Ray tasks, so that its places are free by then.
+        # A gang's attempts end only with their Ray tasks: the gang's bundles are free by then.
         if record.ended is not None and len(live.unit.tasks) == 1:
             del ray_task.open[number]
             if record.ended["seconds"] < QUICK:
@@ -287,8 +282,8 @@ class InFlight:
                 self._queue.was_slow(ray_task.shape)
             self._end(live)
 
-    def _let_go(self, unit: Unit) -> None:
-        """Let the commands of a gang start once all of its tasks report that they are ready."""
+    def _start_if_ready(self, unit: Unit) -> None:
+        """Let the commands of a gang start once all of its tasks are ready."""
         members = [live for live in self.open() if live.unit is unit]
         if len(members) == len(unit.tasks) and all(live.record.is_ready for live in members):
             self._board.go(unit.attempt)
@@ -322,15 +317,15 @@ class InFlight:
         is_alive = record.node is None or record.node in alive
         ending = losses.explain(error, node=record.node, node_is_alive=is_alive, is_alone=is_alone)
         if ending.outcome == "lost":
-            # Until Ray notices that a node dies, it places new attempts there, which would be lost.
+            # Until Ray notices a dead node, it places new attempts there, which would be lost, too.
             self._pause_until = time.monotonic() + _AFTER_LOSS
         return ending
 
     def _end(self, live: Live, unsaid: Ending | None = None) -> None:
-        """Close an attempt: at once if it was quick or never began, else when Ray has cleaned up.
+        """Close an attempt: at once if it was quick or never began, else after Ray's cleanup.
 
-        `Drivers` waits, for at most PATIENCE seconds, until all that the attempt started in Ray is
-        gone. `unsaid`: how the attempt ended, if its worker did not say so.
+        `Drivers` waits at most PATIENCE seconds for the cleanup. `unsaid`: how the attempt ended,
+        if its worker did not report it.
         """
         said = live.record.ended
         if not live.record.is_started or (said and said["seconds"] < QUICK):
@@ -348,12 +343,12 @@ class InFlight:
         self.on_end(live, _ending(live, unsaid))
 
     def _name(self, live: Live) -> str:
-        """Return an attempt's id, by which nodes look for requests to stop (`attempt_id`)."""
+        """Return an attempt's id, under which nodes find requests to stop it (`attempt_id`)."""
         return f"{self._plan.run}:{live.task.name}:{live.unit.attempt}"
 
 
 def _ending(live: Live, unsaid: Ending | None) -> Ending:
-    """Return how an attempt ended: as its record or its worker says, else `unsaid`."""
+    """Return how an attempt ended: its failure, or else its worker's report, or else `unsaid`."""
     if live.record.failure:
         return Ending("failed", live.record.failure, is_final=True)
     said = live.record.ended
@@ -361,15 +356,15 @@ def _ending(live: Live, unsaid: Ending | None) -> Ending:
         is_final = said["outcome"] == "failed" and said["exit_code"] in live.task.final_exit_codes
         return Ending(said["outcome"], said["reason"], is_final=is_final)
     if unsaid is None:
-        raise AssertionError("an attempt ends with a word or an error")
+        raise AssertionError("an attempt ends with a report or an error")
     return unsaid
 
 
 def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
-    """Return the ending of attempts whose worker crashed before they began; note the crash.
+    """Return the ending of attempts whose worker crashed before they began.
 
-    Asks Ray for the worker's last lines; without any, returns `ending`. If every attempt's unit has
-    crashed with the same error before, the ending is failed and final: a retry cannot help, as when
+    Asks Ray for the worker's last lines; without any, returns `ending`. If every unit has crashed
+    with the same last line before, the ending is failed and final: a retry cannot help, as when
     packages conflict.
     """
     lines = losses.of_worker()

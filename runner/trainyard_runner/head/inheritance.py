@@ -1,6 +1,6 @@
 """Receives the former run's checkpoints and outputs, which the operator's machine sends in parts.
 
-A part is in the memory of Ray's GCS until the head takes it; the sender is at most a few parts
+A part stays in the memory of Ray's GCS until the head takes it. The sender is at most a few parts
 ahead.
 """
 
@@ -23,10 +23,10 @@ class SilentError(Exception):
 
 
 class Receiver:
-    """Takes the parts for one run in the order of their numbers.
+    """Receives the parts for one run in the order of their numbers.
 
-    `take` gets a part's name: it removes and returns that part, or returns None if the part has not
-    arrived. `check` is called while the next part has not arrived, and may raise.
+    `take` removes and returns the part with a name, or returns None if the part has not arrived.
+    `check` is called while the next part has not arrived, and may raise.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Receiver:
         self._number = 0
 
     def receive(self, resume: Resume, records: Records) -> None:
-        """Wait for all parts, and keep them for the tasks' first attempts. Raises SilentError."""
+        """Wait for all parts, and store them for the tasks' first attempts. Raises SilentError."""
         for inherited in resume.inherited:
             if inherited.checkpoint:
                 records.inherit_checkpoint(inherited.task, self._archive())

@@ -1,4 +1,4 @@
-"""The log of a run's Ray job, which Ray's dashboard shows: tasks' lines, with their names."""
+"""The log of a run's Ray job, which Ray's dashboard shows: lines with the names of their tasks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import contextlib
 import sys
 from typing import IO
 
-# Characters. Ray keeps this log on the head's disk and never removes the beginning of it. The event
-# stream has all output.
+# Characters. Ray never truncates this log on the head's disk. The event stream has all output.
 LIMIT = 16 * 1024 * 1024
 # Characters; a longer line is written in parts.
 _LONGEST = 16 * 1024
 
 
 class JobLog:
-    """Writes tasks' lines with the tasks' names, up to LIMIT characters in all."""
+    """Writes tasks' lines with the tasks' names, at most LIMIT characters in all."""
 
     def __init__(self, run: str, *, to: IO[str] | None = None) -> None:
         self._run = run
@@ -54,12 +53,12 @@ class JobLog:
 
         if self._left <= 0:
             self._write(
-                "tasks have printed more than this log holds; all of it: trainyard train.logs "
+                "tasks have printed more than this log holds; all output: trainyard train.logs "
                 f"{self._run}\n"
             )
 
     def _write(self, text: str) -> None:
-        # On a full disk, this log loses lines; the tasks must not fail for that.
+        # On a full disk, this log loses lines, but no task fails.
         with contextlib.suppress(OSError):
             self._to.write(text.encode("utf-8", "replace").decode())
             self._to.flush()

@@ -22,7 +22,7 @@ _JUST_NOW = 60
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended, as its worker said or as the head concluded.
+    """How an attempt ended, as its worker reported or as the head concluded.
 
     `is_final`: a retry cannot help. `tail`: last lines to show, if the worker sent none.
     """
@@ -38,8 +38,8 @@ def explain(
 ) -> Ending:
     """Return the ending of an attempt for which Ray raised `error`.
 
-    `is_alone`: its Ray task had no other open attempt. Otherwise the memory that ran out may be
-    another attempt's, and the attempt counts as lost.
+    `is_alone`: its Ray task had no other open attempt. Otherwise, an attempt out of memory counts
+    as lost: another one may have used the memory.
     """
     where = node or "its node"
     if isinstance(error, exceptions.TaskCancelledError):
@@ -52,7 +52,7 @@ def explain(
         reason = f"its runtime_env could not be set up: {said[-1]}"
         return Ending("failed", reason, is_final=True, tail=said)
     if isinstance(error, _UNSCHEDULABLE):
-        return Ending("lost", "the node it should run on is gone")
+        return Ending("lost", "its node or placement group is gone")
     if isinstance(error, exceptions.RayTaskError):
         return Ending("failed", f"the runner failed on {where}: {last_line(str(error))}")
     if not node_is_alive or isinstance(error, exceptions.NodeDiedError):
@@ -62,12 +62,12 @@ def explain(
 
 
 def of_worker() -> tuple[str, ...]:
-    """Ask Ray for the last lines of the worker that crashed last; () if none did, or on no answer.
+    """Ask Ray for the last lines of the worker that crashed last; () if Ray has none.
 
-    Ray does not say whose worker it was. A crash of more than a minute ago is ignored: it belongs
-    to another attempt.
+    Ray does not say which attempt the worker ran. A crash more than a minute old is ignored: it
+    belongs to another attempt.
     """
-    # Imported here: Ray's state API needs packages of ray[default], which runs do not need else.
+    # Imported here: this needs packages of ray[default], and the rest of the runner does not.
     from ray.util import state
 
     crashed = [("exit_type", "=", "SYSTEM_ERROR")]
@@ -91,7 +91,7 @@ def of_worker() -> tuple[str, ...]:
 
 
 def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Ending:
-    """Return the ending of an attempt whose worker ended without a word, as after `ray.cancel`.
+    """Return the ending of an attempt whose worker reported no end, as after `ray.cancel`.
 
     `culprit`: the task of its gang that failed first.
     """
@@ -100,7 +100,7 @@ def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Endin
     if culprit is not None:
         return Ending("stopped", f"stopped together with {culprit!r}")
     where = f" on {node}" if node else ""
-    return Ending("lost", f"its worker{where} ended without a word")
+    return Ending("lost", f"its worker{where} ended without a report")
 
 
 def _installer(text: str) -> tuple[str, ...]:

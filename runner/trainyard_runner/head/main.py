@@ -33,7 +33,7 @@ from trainyard_runner.wire.resume import Resume
 from trainyard_runner.wire.stream import EventStream
 from trainyard_runner.wire.text import last_line
 
-# Seconds kept of Ray's stop budget for the run's last events.
+# Seconds before Ray's SIGKILL that are reserved for the run's last events.
 _LAST_WORDS = 0.7
 
 
@@ -50,7 +50,7 @@ class Stopping:
             signal.signal(number, self._ask)
 
     def left(self) -> float | None:
-        """Return the seconds until the run must have ended; None if it was not asked to stop."""
+        """Return the seconds until the run must have ended; None before a request to stop."""
         if self._at is None:
             return None
         return max(0.0, self._at - time.monotonic())
@@ -63,7 +63,7 @@ class Stopping:
 
 
 def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started: float) -> int:
-    """Run a plan to its end, also if the runner itself fails; return the exit code.
+    """Run a plan to its end, even if the runner itself fails; return the exit code.
 
     `runner` is the content of the runner's package, which every node gets. `started`: when the run
     began, in seconds since 1970.
@@ -100,11 +100,7 @@ def _run(
     stopping: Stopping,
     runner: shipped.Package,
 ) -> RunEnded:
-    """Run all steps in order until one fails or is stopped; return how the run ended.
-
-    Steps: storage, smoke test, packages of a sweep, leftovers of dead runs, a former run's
-    checkpoints, tasks.
-    """
+    """Run all steps in order until one fails or is stopped; return how the run ended."""
     # Ray sends functions of `shipped` by value: other nodes do not have this package yet.
     ray.cloudpickle.register_pickle_by_value(shipped)
     storage = os.environ.get(names.STORAGE)
@@ -177,7 +173,7 @@ def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
 def _resume(
     the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping
 ) -> RunEnded | None:
-    """Take over a former run's checkpoints and outputs; return the last event only if that fails.
+    """Take over a former run's checkpoints and outputs; return the last event if that fails.
 
     Without `resume` in the plan, this does nothing.
     """
@@ -197,7 +193,7 @@ def _resume(
 def _inherit(
     the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping
 ) -> RunEnded | None:
-    """Receive what the operator sends; return the last event if that fails."""
+    """Receive a former run's files from the operator; return the last event if that fails."""
     store = ray_package.store()
 
     def take(name: str) -> bytes | None:
@@ -231,7 +227,7 @@ def _why_stopped() -> str:
 def _pass_gate(
     the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package
 ) -> RunEnded | None:
-    """Run the smoke test unless the plan skips it; return the last event if it does not pass."""
+    """Run the smoke test unless the plan skips it; return the last event if the test fails."""
     began = time.monotonic()
     if the_plan.gate.skip:
         return None

@@ -23,7 +23,7 @@ def of_tasks(
     The run fails if tasks failed, if outputs could not be sent to the head, or if a declared output
     is missing from all tasks that declare it.
     """
-    # A sweep succeeds although trials were pruned, or some failed: the sweep itself decides.
+    # Pruned and failed trials do not always fail a sweep: the sweep itself decides.
     if sweep:
         problem = sweep.problem()
     else:
@@ -52,9 +52,9 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 
 
 def _absent(plan: Plan, records: Records) -> str | None:
-    """Name, in a sentence, the first output that none of its declaring tasks wrote, else None.
+    """Return a sentence about the first declared output that no task wrote, or None.
 
-    An output that only some tasks lack is no failure: in a gang, often one task writes it.
+    An output that only some of its tasks lack is no failure: in a gang, often one task writes it.
     """
     declaring: dict[str, list[str]] = {}
     for task in plan.tasks:

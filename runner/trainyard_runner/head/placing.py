@@ -32,7 +32,7 @@ def alive() -> tuple[Node, ...]:
 
 
 class LivingNodes:
-    """The nodes that Ray had when it was last asked."""
+    """The living nodes, as Ray last reported them."""
 
     def __init__(self) -> None:
         self.known: Sequence[Node] = ()
@@ -65,10 +65,10 @@ def options(
 ) -> dict[str, Any]:
     """Return the options of one Ray task: its resources, and where it runs.
 
-    `avoided`: ids of nodes on which it should not run, unless it names its node. `among`: nodes of
-    one size; the task already asks for its share of one of them. Without `has_selectors`, Ray
-    cannot select nodes by label: `turn` then chooses one node, so that tasks spread. Raises
-    NodeMissingError.
+    `avoided`: ids of nodes on which the task should not run; a task that names its node ignores
+    them. `among`: nodes of one size; the task already asks for the amounts of its share there.
+    `has_selectors`: this Ray selects nodes by label. If it does not, `turn` chooses one node, so
+    that tasks spread. Raises NodeMissingError.
     """
     asked = _amounts(task)
     if task.node_name is not None:
@@ -79,8 +79,7 @@ def options(
             labels[NODE_LABEL] = f"!in({','.join(sorted(avoided))})"
         labels |= _group(task)
         if among is not None:
-            # Labels with node ids may replace the entry for avoided nodes: no node of `among` is
-            # avoided.
+            # These labels may replace the entry for avoided nodes: `among` has no avoided node.
             labels |= among.labels
         if labels:
             asked["label_selector"] = labels
@@ -100,13 +99,13 @@ def options(
 
 
 def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
-    """Return the options of a Ray task that runs in one place (bundle) of a placement group."""
+    """Return the options of a Ray task that runs in one bundle of a placement group."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
     return {**_amounts(task), "scheduling_strategy": strategy}
 
 
 def bundle(task: Task) -> dict[str, float]:
-    """Return the resources of a task's place in a placement group: Ray refuses an empty one."""
+    """Return the resources of a task's bundle in a placement group: Ray refuses an empty one."""
     return amounts(task) or {"CPU": 0.001}
 
 

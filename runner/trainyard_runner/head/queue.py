@@ -1,4 +1,4 @@
-"""Units that the head holds back, in a line for each shape; other waiting units wait in Ray."""
+"""Units that the head has not yet given to Ray, in one line for each shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_TOGETHER = 8
 
 
 class Queue:
-    """The lines, and how many units of each shape share one Ray task."""
+    """Waiting units in lines, and how many units of each shape share one Ray task."""
 
     def __init__(self, units: Iterable[Unit]) -> None:
         self._lines: dict[Shape, deque[Unit]] = {}
@@ -31,7 +31,7 @@ class Queue:
         return [shape for shape, line in self._lines.items() if line]
 
     def first(self, shape: Shape) -> Unit | None:
-        """Return the unit of a shape whose turn it is; it stays in its line."""
+        """Return the next unit of a shape, and leave it in its line."""
         line = self._lines.get(shape)
         if not line:
             return None
@@ -41,20 +41,20 @@ class Queue:
         self._line(unit).append(unit)
 
     def add_again(self, unit: Unit) -> None:
-        """Queue a unit again: at the front if an attempt of it was ever lost, else at the end."""
+        """Queue a unit for a retry: at the front if it ever lost an attempt, else at the end."""
         if unit.losses:
             self._line(unit).appendleft(unit)
         else:
             self.add(unit)
 
     def give_back(self, units: Sequence[Unit]) -> None:
-        """Put units that have not begun back at the front; their attempt does not count."""
+        """Put units back at the front; their attempt has not begun and does not count."""
         for unit in reversed(units):
             unit.attempt -= 1
             self._line(unit).appendleft(unit)
 
     def take(self, shape: Shape) -> list[Unit]:
-        """Take all units of a shape out of their line."""
+        """Remove and return all units of a shape."""
         line = self._lines.get(shape, deque())
         units = list(line)
         line.clear()
@@ -68,7 +68,7 @@ class Queue:
         return units
 
     def take_tasks(self, names: Container[str]) -> list[Unit]:
-        """Take from their lines, and return, the units whose first task is in `names`."""
+        """Remove and return the units whose first task is in `names`."""
         taken = []
         for line in self._lines.values():
             taken += [unit for unit in line if unit.tasks[0].name in names]
@@ -79,9 +79,9 @@ class Queue:
     def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
         """Take the units that share the next Ray task, and begin their attempts.
 
-        The Ray task runs them one after the other. With `is_alone`, it gets one unit; so it does if
-        the unit was tried before, or wants room for actors. Ray has at most `window` Ray tasks of
-        the shape: as long as fewer units wait, each gets its own.
+        The Ray task runs the units in order. A unit shares with none if `is_alone`, if it was tried
+        before, or if it has actors. Ray has at most `window` Ray tasks of the shape; while fewer
+        units wait, each gets its own.
         """
         line = self._lines[shape]
         if is_alone or shape.actors:

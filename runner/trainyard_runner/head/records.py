@@ -27,8 +27,8 @@ from trainyard_runner.wire.stream import EventStream
 
 # An event has at most this many values of the watched metric.
 _VALUES_AT_ONCE = 10_000
-# Messages that the head keeps in files. After a write failed, the attempt's later ones are dropped;
-# other messages, such as how it ended, are still handled.
+# Messages that the head stores in files. After a failed write, it drops the attempt's
+# later ones, and still handles other messages, such as `ended`.
 _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
 
 
@@ -36,9 +36,10 @@ _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outpu
 class AttemptRecord:
     """The state of one attempt, built from its messages.
 
-    `ended`: the content of its message `ended`. `printed`: bytes of output so far. `is_ready`: a
-    gang's task has its place and waits for the others. `incoming`: archives that arrive now, by
-    file. `output`: its last archive of outputs. `tail`: the end of what it printed.
+    `ended`: the content of its message `ended`. `printed`: bytes of output so far. `is_ready`: the
+    task of a gang is placed and waits for the rest of the gang. `incoming`: archives that have not
+    arrived in full, by file. `output`: the last archive of outputs. `tail`: the end of what the
+    task printed.
     """
 
     task: str
@@ -53,7 +54,7 @@ class AttemptRecord:
     output: dict[str, Any] | None = None
     tail: str = ""
     began: float = 0.0
-    # Why the head could not keep a message of the attempt.
+    # Why the head could not store a message of the attempt.
     failure: str | None = None
 
 
@@ -71,11 +72,11 @@ class Records:
         job_log: JobLog,
         storage: str | None = None,
     ) -> None:
-        """Keep records of a run in `directory`, which is on the head's node, `node`.
+        """Keep the records of a run in `directory`, on the head's node, `node`.
 
         `node_name` returns a node's name by its id. `each_attempt`: every attempt begins without
-        the outputs of the one before. `storage`: a directory that outlives the head, where former
-        runs may have kept checkpoints.
+        the outputs of the one before. `storage`: a directory that outlives the head and may have
+        former runs' checkpoints.
         """
         self._directory = directory
         self._stream = stream
@@ -90,7 +91,7 @@ class Records:
         self.lost_outputs: dict[str, list[str]] = {}
         # By task: the declared outputs that its last attempt did not write.
         self.absent_outputs: dict[str, list[str]] = {}
-        # Set by the run: Sweep.metric, if it is a sweep.
+        # In a sweep, this is set to Sweep.metric.
         self.on_metric: Callable[[AttemptRecord, list[list[float]]], None] | None = None
 
         self._handlers: dict[str, Callable[[AttemptRecord, Any], None]] = {
@@ -123,9 +124,9 @@ class Records:
                 self._drop_all(record)
 
     def end(self, record: AttemptRecord, ending: Ending) -> None:
-        """Write the event of an attempt's end; first that of a start if it never started.
+        """Write the event of an attempt's end, after that of its start if it never started.
 
-        Archives that have not arrived in full are dropped. Fields that its node did not send are
+        Archives that have not arrived in full are dropped. Fields that the node did not send are
         null.
         """
         self._drop_all(record)
@@ -152,7 +153,7 @@ class Records:
         return _read(path)
 
     def adopt(self, run: str, former: str, task: str) -> None:
-        """Let `task` begin from the checkpoint of the task `former` in another run, `run`.
+        """Let `task` begin from the checkpoint of the task `former` of another run, `run`.
 
         If neither this head nor the storage has that checkpoint, nothing changes.
         """
@@ -161,14 +162,14 @@ class Records:
             durable.share(before, self._directory / names.checkpoint_archive(task))
 
     def inherit_checkpoint(self, task: str, parts: Iterator[bytes]) -> None:
-        """Keep a checkpoint that the operator sent: a task's first attempt begins from it."""
+        """Store a checkpoint that the operator sent, for a task's first attempt."""
         incoming = Incoming(self._directory / names.checkpoint_archive(task))
         for part in parts:
             incoming.write(part)
         incoming.finish()
 
     def inherit_outputs(self, task: str, parts: Iterator[bytes]) -> None:
-        """Keep outputs that the operator sent, as a task's archive 1, and announce them."""
+        """Store outputs that the operator sent as a task's archive 1, and write their event."""
         file = names.output_archive(task, 1)
         incoming = Incoming(self._directory / file)
         for part in parts:

@@ -1,4 +1,4 @@
-"""The rungs (kinds of checks) of the smoke test: compare nodes' answers with the plan. Pure."""
+"""The rungs (kinds of checks) of the smoke test: pure functions of nodes' answers and the plan."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LEAST_SHM = 64 * 1024 * 1024
 class Answer:
     """A node's answer: its facts, or else the problem.
 
-    `isolated`: the task that collected the facts held one GPU. `each`: what tasks with one GPU each
-    saw while they held all GPUs of the node; () if that was not tried.
+    `isolated`: the task that collected the facts held one GPU. `each`: what the node's tasks, one
+    on each GPU, saw while all ran at the same time; () if this was not tried.
     """
 
     node: Node
@@ -32,11 +32,10 @@ class Answer:
 
 
 def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
-    """Return the answers without those of dead nodes that were replaced, or that may leave.
+    """Drop the answers of dead nodes that were replaced, or that an autoscaler may remove.
 
-    A recreated node is in Ray's list twice for a while: the dead one is left out. So is a node that
-    an autoscaler may remove. Any other dead node without facts keeps its answer, with the problem
-    that it left the cluster.
+    Ray lists a recreated node twice for a while. Answers with facts stay. Any other dead node keeps
+    its answer, with the problem that it left the cluster.
     """
     now = {node.node_id for node in alive}
     names = set(names_of(alive))
@@ -45,12 +44,12 @@ def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -
         if answer.facts is not None or answer.node.node_id in now:
             kept.append(answer)
         elif answer.node.name not in names and not members.may_leave(gate, answer.node):
-            kept.append(replace(answer, problem="it left the cluster while it was asked"))
+            kept.append(replace(answer, problem="the node left the cluster during the smoke test"))
     return kept
 
 
 def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Check]:
-    """Check that all nodes declared as not optional are alive, and that the job has enough nodes."""
+    """Check that all required nodes are alive, and that the job has enough nodes."""
     names = names_of(alive)
     lacking = names_of(members.missing(gate, alive))
     expected = []

@@ -27,7 +27,7 @@ from trainyard_runner.wire.stream import EventStream
 
 
 class Scheduler:
-    """The main loop of a run: brings all its tasks to an end."""
+    """The main loop of a run."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Scheduler:
             self._in_flight.lose_dead_nodes()
 
     def _follow_sweep(self) -> None:
-        """Queue the tasks of a sweep's new trials, and stop the tasks of trials that it ended."""
+        """Queue the tasks of a sweep's new trials; stop the tasks of trials that it has ended."""
         if self._sweep is None:
             return
 
@@ -151,7 +151,7 @@ class Scheduler:
                 self._submit_line(unit, submitted=submitted[shape])
 
     def _submit_line(self, first: Unit, *, submitted: int) -> None:
-        """Submit units of one shape while there is room; Ray has `submitted` tasks of the shape."""
+        """Submit units of one shape until one must wait; Ray has `submitted` tasks of the shape."""
         shape = first.tasks[0].shape
         window = self._capacity.window(first.tasks[0])
         unit: Unit | None = first
@@ -194,7 +194,7 @@ class Scheduler:
             self._give_up(task.shape, problem)
 
     def _fail_what_cannot_run(self) -> None:
-        """Fail tasks that have fitted no living node for long, while the run is idle."""
+        """While the run is idle, fail tasks that have fitted no living node for too long."""
         idle = self._in_flight.idle()
         if idle < fit.LEAST:
             return
@@ -229,9 +229,9 @@ class Scheduler:
         )
 
     def _look_at_demand(self) -> None:
-        """Write what tasks' commands wait for in Ray, unless other runs' tasks wait, too.
+        """Report what tasks' commands wait for in Ray, unless tasks of other runs wait, too.
 
-        Ray does not tell whose requests are pending, so those of other runs would be mixed in.
+        Ray does not say which run made a pending request.
         """
         if not self._demand.is_due():
             return
@@ -268,7 +268,7 @@ class Scheduler:
 
 
 def _units(plan: Plan) -> list[Unit]:
-    """Return the units of a plan's tasks, without those that succeeded in the run it resumes."""
+    """Return the units of a plan, without tasks that succeeded in the run that it resumes."""
     skipped = plan.resume.skipped if plan.resume else ()
     tasks = tuple(task for task in plan.tasks if task.name not in skipped)
     if plan.together and tasks:

@@ -1,4 +1,4 @@
-"""The study of a sweep: Optuna's book of all trials. Only this module imports Optuna.
+"""The study of a sweep: Optuna's record of all trials. Only this module imports Optuna.
 
 Each line of Optuna's journal is also written as an event. So the run's directory on the operator's
 machine has the study, too.
@@ -18,7 +18,7 @@ from trainyard_runner.wire.space import Params
 
 # If the search proposes this many known configurations in a row, random ones are drawn instead.
 _TRIES = 4
-# If all these random configurations are known, too, there is none to try.
+# If this many random ones are known, too, the search gives up.
 _DRAWS = 100
 # How a trial ended: Optuna's name, and the name in events.
 _OUTCOMES: dict[str, TrialOutcome] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
@@ -28,8 +28,8 @@ _OUTCOMES: dict[str, TrialOutcome] = {"COMPLETE": "complete", "PRUNED": "pruned"
 class Result:
     """A configuration that this run or a former one tried.
 
-    `values`: the objective of each repeat, None for a repeat without a value. `value`: their mean,
-    if the configuration is complete.
+    `values`: the objective of each repeat, None for a repeat without a value. `value`: the mean of
+    the values, if the configuration is complete or pruned.
     """
 
     trial: int
@@ -41,7 +41,7 @@ class Result:
 
 
 def missing(search: str) -> str | None:
-    """Import the packages that a search needs; return the first that this Python lacks, or None."""
+    """Import the packages of a search; return the first that this Python lacks, or None."""
     for package in space.packages(search):
         try:
             importlib.import_module(package)
@@ -51,12 +51,12 @@ def missing(search: str) -> str | None:
 
 
 class Study:
-    """Gets configurations from Optuna, each only once, and tells Optuna their results."""
+    """Gets configurations from Optuna, each only once, and reports their results to Optuna."""
 
     def __init__(
         self, spec: Mapping[str, Any], journal: str, *, name: str, write: Callable[[Event], None]
     ) -> None:
-        """Open a new study, or continue the one in `journal`, the text of a former run's journal.
+        """Continue the study in `journal`, the text of a former run; "" opens a new study.
 
         `write` writes an event. Trials that the former run left running are tried first.
         """
@@ -100,19 +100,24 @@ class Study:
         """
         interrupted = {trial.user_attrs.get("continues") for trial in self._trials()}
         for trial in self._trials(*(self._states[name] for name in _OUTCOMES)):
-            told = trial.user_attrs
-            if "values" in told and trial.number not in interrupted:
+            attributes = trial.user_attrs
+            if "values" in attributes and trial.number not in interrupted:
                 outcome = _OUTCOMES[trial.state.name]
                 params = space.tidy(trial.params)
                 yield Result(
-                    trial.number, params, outcome, trial.value, told["values"], told.get("reason")
+                    trial.number,
+                    params,
+                    outcome,
+                    trial.value,
+                    attributes["values"],
+                    attributes.get("reason"),
                 )
 
     def ask(self) -> tuple[int, Params, int | None] | None:
         """Return (trial, parameters, trial that it continues or None) of an untried configuration.
 
-        A trial continues one that was interrupted when a former run ended. Returns None if the
-        space is used up (`is_used_up`), or if only known configurations were proposed.
+        A trial may continue one that was running when a former run ended. Returns None if the space
+        is used up (`is_used_up`), or if only known configurations were proposed.
         """
         for tries in range(_TRIES + _DRAWS):
             trial = self._proposed(by_chance=tries >= _TRIES)
@@ -128,7 +133,7 @@ class Study:
     def _proposed(self, *, by_chance: bool) -> Any:
         """Return the search's next trial, or a random one; None if the space is used up.
 
-        Interrupted trials come first. The returned trial may be known already.
+        Interrupted trials come first. The trial's configuration may be known already.
         """
         if by_chance:
             self._study.sampler = self._random
@@ -146,7 +151,7 @@ class Study:
         return self._study.ask()
 
     def _untried(self, seed: int) -> Iterator[Params]:
-        """Yield the configurations of a finite space that are still untried when their turn comes.
+        """Yield the configurations of a finite space that are not known when their turn comes.
 
         A grid search gets them in the grid's order, other searches in random order.
         """
@@ -161,14 +166,14 @@ class Study:
     def should_prune(self, number: int, step: int, value: float) -> bool:
         """Report a running trial's value to Optuna; return whether Optuna would prune the trial.
 
-        `step` counts values: 0 for the first.
+        `step`: the value's index, from 0.
         """
         trial = self._open[number]
         trial.report(value, step)
         return bool(trial.should_prune())
 
     def tell(self, result: Result) -> None:
-        """Tell Optuna how a trial ended; the objective's value counts only for a complete one."""
+        """Report a trial's end to Optuna, with the objective's value if the trial is complete."""
         trial = self._open.pop(result.trial)
         trial.set_user_attr("values", result.values)
         if result.reason:
@@ -182,9 +187,9 @@ class Study:
         return list(self._study.get_trials(deepcopy=False, states=states or None))
 
     def _enqueue_interrupted(self) -> None:
-        """Queue the trials that were running when the former run ended: they come first.
+        """Queue the trials that were running when the former run ended, before all others.
 
-        Optuna gives them new numbers; their attribute `continues` has the old one.
+        Optuna gives them new numbers; the attribute `continues` has the old number.
         """
         for trial in self._trials(self._states.RUNNING):
             self._study.enqueue_trial(trial.params, user_attrs={"continues": trial.number})
@@ -192,7 +197,7 @@ class Study:
 
 
 class _Journal:
-    """The storage of Optuna's journal: in memory here, and written as events, not to a file."""
+    """Optuna's journal, in memory and as events instead of in a file."""
 
     def __init__(self, text: str, write: Callable[[Event], None]) -> None:
         self._lines = text.splitlines()
@@ -212,7 +217,7 @@ class _Journal:
 
 def _sampler(samplers: Any, search: str, seed: int) -> Any:
     if search == "tpe":
-        # Constant liar: running trials count as bad, so that the next one is not next to them.
+        # Constant liar: running trials count as bad, so that the next trial differs from them.
         return samplers.TPESampler(seed=seed, constant_liar=True)
     if search == "cmaes":
         return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)

@@ -54,8 +54,8 @@ class Live:
     task: Task
     taken: Task
     record: AttemptRecord
-    # References to the checkpoint and outputs with which the attempt begins. They are dropped at its
-    # first message: the node has the objects by then.
+    # References to the checkpoint and outputs with which the attempt begins. The attempt's first
+    # message drops them: the node has the objects by then.
     held: list[Any] = field(default_factory=list)
 
 
@@ -63,8 +63,8 @@ class Live:
 class Place:
     """Where a unit may run.
 
-    `among`: for each task nodes of one size, on one of which the task gets its share; None for a
-    task that asks for amounts. `avoided`: the ids of nodes on which no task of the unit may run.
+    `among`: for each task, nodes of one size, on one of which the task gets its share; None for a
+    task without a share. `avoided`: ids of nodes on which no task of the unit may run.
     """
 
     among: Sequence[Alike | None]
@@ -103,8 +103,8 @@ class Submitter:
         self._records = records
         self._sent = sent
         self._packages = (runner, sent.job)
-        # Without max_calls=0, Ray ends a worker after each GPU task; a new one takes 1.2 to 1.9 s,
-        # measured.
+        # Without max_calls=0, Ray ends a worker after each GPU task. To start another takes 1.2 to
+        # 1.9 s (measured).
         self._function = ray.remote(
             max_calls=0,
             max_retries=0,
@@ -131,9 +131,8 @@ class Submitter:
     ) -> dict[Any, RayTask]:
         """Submit units of one shape, one task each, as one Ray task, which runs them in order.
 
-        Returns the RayTask by its generator of messages. `avoided`: ids of nodes not to run on.
-        `among`: nodes of one size, on one of which the tasks get their shares; None if tasks ask
-        for amounts. Raises NodeMissingError.
+        Returns the RayTask by its generator of messages. `avoided` and `among`: as in Place, for
+        every task. Raises NodeMissingError.
         """
         function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
         attempts = [(unit, unit.tasks[0]) for unit in units]
@@ -156,7 +155,7 @@ class Submitter:
         return Gang(placement_group(bundles, strategy="PACK", **selectors), among)
 
     def submit_gang(self, unit: Unit, gang: Gang) -> dict[Any, RayTask]:
-        """Submit each task of a gang to its place; the placement group must be ready (`is_ready`)."""
+        """Submit a gang's tasks to its placement group, which must be ready (`is_ready`)."""
         first = placement_group_table(gang.group)["bundles_to_node_id"][0]
         # Ask Ray again: the first task's node may have joined a moment ago.
         addresses = {node.node_id: node.address for node in placing.alive()}
@@ -195,8 +194,7 @@ class Submitter:
     ) -> tuple[Order, list[Any]]:
         """Return the order of an attempt, and references to the checkpoint and outputs in it.
 
-        Ray keeps these objects while a reference exists: keep the references until the node has
-        them.
+        Ray deletes objects without references: keep the references until the node has the objects.
         """
         checkpoint = []
         is_resumed = task.continues is not None or self._plan.resume is not None
@@ -251,7 +249,7 @@ class Submitter:
     ) -> Any:
         """Return the remote function with the options of a task's shape.
 
-        It is cached while the nodes stay the same, unless `turn` chooses its node.
+        The function is cached while the nodes stay the same, unless `turn` chooses the task's node.
         """
         if nodes is not self._known_nodes:
             self._known_nodes = nodes

@@ -13,16 +13,17 @@ _TASKS = 2
 class Suspects:
     """Remembers which tasks the watchdog ended on which nodes.
 
-    A node is excluded for all tasks once _TASKS different ones were ended there.
+    A node is excluded for all tasks once the watchdog has ended _TASKS different tasks there.
     """
 
     def __init__(self) -> None:
         self._ended: dict[str, set[str]] = {}
 
     def blame(self, task: str, node_id: str) -> list[str]:
-        """Note that a task was ended on a node.
+        """Record that the watchdog ended a task on a node.
 
-        Returns all tasks that were ended there if the node is excluded from now on; else [].
+        Returns all tasks that the watchdog ended there if the node is excluded from now on, else
+        [].
         """
         ended = self._ended.setdefault(node_id, set())
         is_new = task not in ended
@@ -32,10 +33,10 @@ class Suspects:
         return []
 
     def avoided(self, task: Task, alive: Iterable[nodes.Node]) -> frozenset[str]:
-        """Return the ids of nodes that a task should avoid, as long as it fits another node.
+        """Return the ids of nodes that a task should avoid, as long as another node fits it.
 
-        These are the excluded nodes, and those where the task itself was ended. If no other node is
-        left, only the excluded ones; if still none is left, no node is avoided.
+        A task avoids excluded nodes, and nodes where the watchdog ended it. If no other node fits,
+        it avoids only the excluded ones; if these are the only ones that fit, it avoids none.
         """
         if not self._ended:
             return frozenset()

@@ -1,7 +1,7 @@
 """A sweep: chooses configurations during the run, prunes bad ones, and decides when to finish.
 
-This module knows neither Ray nor Optuna: the scheduler asks the sweep for tasks to start and to
-stop, and `study.py` asks Optuna.
+This module uses neither Ray nor Optuna: the scheduler starts and stops the sweep's tasks, and
+`study.py` asks Optuna.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import task_of
 
-# If this many configurations failed and none succeeded, the next would fail, too: the sweep ends.
-# A sweep that only a time limit ends would otherwise start failing configurations until then.
+# A sweep ends if this many configurations failed and none succeeded: the next would fail, too.
+# Otherwise, a sweep with only a time limit would start failing configurations until that limit.
 FIRST_FAILURES = 20
 
 
@@ -39,7 +39,7 @@ class Trial:
     curves: dict[str, dict[float, float]] = field(default_factory=dict)
     # How many values of the curves the pruner has seen.
     compared: int = 0
-    # "complete" until something else ends the trial: failed, pruned or stopped, with the reason.
+    # "complete" unless the trial failed, was pruned or was stopped; then `reason` says why.
     outcome: TrialOutcome = "complete"
     reason: str | None = None
 
@@ -55,10 +55,9 @@ class Sweep:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with the study's results, which a former run may have left.
+        """Count the results that a former run left in the study, and write their events.
 
-        `spec` is the plan's `sweep`. `write` writes an event: here, the start and the end of each
-        former result's trial.
+        `spec` is the plan's `sweep`. `write` writes an event.
         """
         self._spec = spec
         self._study = study
@@ -73,7 +72,7 @@ class Sweep:
         self._failed = 0
         self._since_best = 0
         self.best: Result | None = None
-        # Why no more configurations are started; None while they are.
+        # Why the sweep starts no more configurations; None while it does.
         self.reason: str | None = None
         # The tasks that the scheduler should stop, each with the reason.
         self.to_stop: dict[str, str] = {}
@@ -88,10 +87,10 @@ class Sweep:
         return self.reason is not None and not self._open
 
     def next_units(self, nodes: Sequence[Node]) -> list[Unit]:
-        """Open as many new trials as `concurrency`, or the nodes' room, allows; return their units.
+        """Open as many new trials as `concurrency`, or else the nodes, allow; return their units.
 
-        This also finishes the sweep when its limit of time or samples is reached, or its space is
-        used up. At the time limit, running trials are stopped, too.
+        This also finishes the sweep when it reaches its limit of time or samples, or its space is
+        used up. The time limit stops running trials, too.
         """
         limit = self._spec["time"]
         samples = self._spec["samples"]
@@ -128,9 +127,9 @@ class Sweep:
             self._compare(trial)
 
     def ended(self, task: str, state: State, reason: str | None) -> None:
-        """Note that a task has ended and is not retried; conclude its trial with its last task.
+        """Record that a task has ended for good; conclude its trial with the trial's last task.
 
-        The other tasks of the trial are stopped if this one did not succeed or wrote no metric.
+        A task that did not succeed, or wrote no metric, stops the other tasks of its trial.
         """
         trial = self._of_task.pop(task)
         self.to_stop.pop(task, None)
@@ -139,7 +138,7 @@ class Sweep:
             self._stop(trial, state, f"{task}: {why}")
         elif task not in trial.curves:
             metric = self._spec["metric"]
-            self._stop(trial, "failed", f"{task}: it has written no value of {metric}")
+            self._stop(trial, "failed", f"{task}: the task wrote no value of {metric}")
         if not self._of_task.keys() & trial.tasks:
             self._conclude(trial)
 
@@ -156,14 +155,14 @@ class Sweep:
         return {"reason": reason, "samples": self._tried, "best": best}
 
     def problem(self) -> str | None:
-        """Return why the sweep as a whole has failed; None if it has not."""
+        """Return why the sweep as a whole has failed, or None."""
         limit = self._spec["stop"]["failures"]
         has_reached_limit = limit is not None and self._failed >= limit
         if self._failed and (self.best is None or has_reached_limit):
             return f"{self._failed} of {self._tried} configurations failed"
         if self.best:
             return None
-        return "no configuration was tried to its end"
+        return "no configuration was completed"
 
     def _may_open(self, nodes: Sequence[Node]) -> bool:
         """Return whether another configuration may start.
@@ -196,7 +195,7 @@ class Sweep:
         return units
 
     def _compare(self, trial: Trial) -> None:
-        """Report the mean over the repeats, value by value; prune the trial if Optuna says so.
+        """Report each value's mean over the repeats; prune the trial if Optuna says so.
 
         The n-th values of all repeats are averaged, whatever their steps. `statistics.mean` is
         exact; the sum of two very large floats would be infinite.
@@ -212,7 +211,7 @@ class Sweep:
                 return
 
     def _stop(self, trial: Trial, outcome: TrialOutcome, reason: str) -> None:
-        """Give a trial its outcome, and stop its open tasks; the first outcome of a trial stays."""
+        """Give a trial its outcome, unless it already has one, and stop its open tasks."""
         if trial.outcome != "complete":
             return
         trial.outcome = outcome
@@ -230,7 +229,7 @@ class Sweep:
             value = statistics.mean(known)
         result = Result(trial.number, trial.params, trial.outcome, value, values, trial.reason)
         if result.outcome != "stopped":
-            # Optuna keeps a stopped trial as running, so that `tune.resume` tries it again.
+            # A stopped trial stays running in Optuna, so that `tune.resume` tries it again.
             self._study.tell(result)
         self._count(result)
 
@@ -242,9 +241,9 @@ class Sweep:
         return next(reversed(values), None)
 
     def _count(self, result: Result) -> None:
-        """Write how a configuration ended, and finish the sweep after too many failures or a plateau.
+        """Write how a configuration ended; finish the sweep after too many failures or a plateau.
 
-        A stopped configuration is written and not counted.
+        A stopped configuration is written but does not count.
         """
         self._write(
             TrialEnded(result.trial, result.outcome, result.value, result.values, result.reason)

@@ -1,4 +1,4 @@
-"""Units: one task, or a gang's tasks; how their attempts ended, and whether they are retried."""
+"""Units (one task, or a gang's tasks): how their attempts ended, and whether to retry them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import Task
 
-# A lost attempt uses up no retry. This limit ends a task that itself makes its nodes fail.
+# A lost attempt uses up no retry. This limit ends a task that makes its nodes fail.
 MOST_LOSSES = 10
 
 
@@ -15,7 +15,7 @@ MOST_LOSSES = 10
 class Unit:
     """Tasks that start together, and how their attempts ended.
 
-    `attempt`: the number of the present one, 0 before the first. `losses`: lost attempts.
+    `attempt`: the number of the current attempt, 0 before the first. `losses`: lost attempts.
     `failures`: failed attempts by task.
     """
 
@@ -25,8 +25,8 @@ class Unit:
     failures: dict[str, int] = field(default_factory=dict)
     # The error of the newest attempt whose worker crashed before the task began; None without one.
     crash: str | None = None
-    # The fields below are of the present attempt. The culprit is the first task that did not
-    # succeed and was not stopped.
+    # The fields below are about the current attempt. The culprit is the first task that failed or
+    # was lost.
     outcomes: dict[str, str] = field(default_factory=dict)
     culprit: str | None = None
     reason: str | None = None
@@ -42,7 +42,7 @@ class Unit:
         self.culprit = None
 
     def ended(self, task: Task, outcome: str, *, is_final: bool = False) -> None:
-        """Note how one task's attempt ended; `is_final`: a retry cannot help.
+        """Record how one task's attempt ended; `is_final`: a retry cannot help.
 
         Only the first task that fails or is lost counts as a failure or loss of the unit.
         """

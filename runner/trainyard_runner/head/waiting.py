@@ -1,4 +1,4 @@
-"""Explains in words for what tasks wait: for resources, for nodes, for packages."""
+"""Explains, in words, why tasks wait: for resources, for nodes, for packages."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _MOST_PACKAGES = 4
 class Line:
     """Tasks of one shape that have not started.
 
-    `count`: how many tasks. `unit`: one task of them, or all tasks of a gang. `is_submitted`: Ray
-    has some of them already, so room for their actors is kept free.
+    `count`: how many tasks. `unit`: one of the tasks, or all tasks of a gang. `is_submitted`: some
+    of the tasks are in Ray, so resources are already kept free for their actors.
     """
 
     count: int
@@ -39,9 +39,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The living nodes, and what is free and held on them.
+    """The living nodes, and which of their resources are free and held.
 
-    `free`: resources by node's id. `holdings`: those of all runs, this one included. `started`: the
+    `free`: amounts by node's id. `holdings`: those of all runs, this one included. `started`: the
     amounts that tasks' actors and placement groups hold, by run and node's name.
     """
 
@@ -56,7 +56,7 @@ class Reason:
     """The reason why tasks wait.
 
     `tasks`: how many wait. `needs`: what one unit of them asks for. `holders`: the runs that hold
-    the missing resources or want them free. `text`: the whole reason in words.
+    the missing resources, or need them free for actors. `text`: the whole reason in words.
     """
 
     tasks: int
@@ -67,9 +67,10 @@ class Reason:
 
 @dataclass(frozen=True)
 class _Held:
-    """The amount of a resource that a run holds, and what of the run holds it.
+    """The amount of a resource that a run holds.
 
-    `tasks`: how many tasks hold it. `has_started`: the tasks' actors or placement groups hold some.
+    `tasks`: how many of the run's tasks hold it. `has_started`: actors or placement groups of the
+    tasks hold some of it.
     """
 
     run: str
@@ -84,12 +85,12 @@ class _Held:
         elif self.tasks:
             holders.append(f"{self.tasks} tasks")
         if self.has_started:
-            holders.append("what tasks started through Ray")
+            holders.append("actors or placement groups")
         return " and ".join(holders)
 
 
 def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | None:
-    """Return why tasks of `run` wait; None if they have room, so that Ray will start them."""
+    """Return why tasks of `run` wait; None if they fit now, so that Ray will start them."""
     unit = tuple(in_numbers(task, cluster.alive) for task in line.unit)
     needs = fit.describe(fit.total(unit))
     if len(unit) > 1:
@@ -117,9 +118,9 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
 def _kept_from(
     unit: Sequence[Task], cluster: Cluster, *, run: str
 ) -> tuple[tuple[str, ...], str] | None:
-    """Return the runs that hold what a unit needs or want it free for actors, and amounts in words.
+    """Explain which resources must stay free for actors; None if the unit leaves enough.
 
-    Returns None if the unit leaves enough room for the actors of all runs.
+    Returns the runs that hold these resources or need them free, and a text with the amounts.
     """
     short = kept_free(unit, cluster.alive, cluster.holdings)
     if not short:
@@ -135,7 +136,10 @@ def _kept_from(
 def _used_up(
     unit: Sequence[Task], cluster: Cluster, *, run: str
 ) -> tuple[tuple[str, ...], str] | None:
-    """Return the runs that hold what a unit needs, and the amounts in words; None if it has room."""
+    """Explain which of the resources that a unit needs are in use; None if the unit fits.
+
+    Returns the runs that hold these resources, and a text with the amounts.
+    """
     places = []
     for node in cluster.alive:
         if any(nodes.slots(task, [node]) for task in unit):
@@ -156,8 +160,8 @@ def _used_up(
 def _short(unit: Sequence[Task], free: Sequence[Node]) -> list[str]:
     """Return the resources of which too little is free for a unit.
 
-    If each resource alone would fit, returns all resources that the unit asks for: they are free,
-    but not on the same nodes.
+    If enough of each resource is free, but not on the same nodes, returns all resources that the
+    unit asks for.
     """
     asked: dict[str, None] = {}
     for task in unit:
@@ -171,9 +175,9 @@ def _short(unit: Sequence[Task], free: Sequence[Node]) -> list[str]:
 
 
 def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) -> Reason | None:
-    """Return why tasks wait although they have room: Ray installs packages. None without packages.
+    """Explain that tasks wait because Ray installs packages; None without packages.
 
-    `seconds`: for how long they have waited.
+    `seconds`: for how long the tasks have waited.
     """
     packages: list[str] = []
     for kind in ("uv", "pip"):
@@ -199,7 +203,7 @@ def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) ->
 
 
 def _kept(name: str, cluster: Cluster, *, run: str) -> str:
-    """Return how much of a resource each run holds or wants free, in words."""
+    """Return, in words, how much of a resource each run holds or needs free for actors."""
     used = 0.0
     by = []
     for holding in cluster.holdings:
@@ -235,8 +239,8 @@ def _in_use(
         value = _bare(name, of_run.value)
         parts.append(f"{value} by {_called(of_run.run, run)} ({of_run.by()})")
 
-    # A small difference does not mean another holder: Ray rounds to ten-thousandths, and the files
-    # of the runs' holdings are a moment older than Ray's numbers.
+    # A small difference is no other holder: Ray rounds to ten-thousandths, and the files of runs
+    # are a moment older than Ray's numbers.
     others = used - sum(of_run.value for of_run in held)
     if others > total / 1000:
         parts.append(f"{_bare(name, others)} by others")
@@ -278,14 +282,14 @@ def _only(task: Task, name: str) -> Task:
     return replace(task, **others, custom=custom)
 
 
-# Seconds without a start or an end of a task, after which an event says why tasks wait.
+# Seconds. Once no task has started or ended for so long, an event says why tasks wait.
 _QUIET = 5.0
 _EVERY = 1.0
 _MOST_LINES = 3
 
 
 class WaitingWatch:
-    """Publishes what this run holds, and writes why its tasks wait; due once a second."""
+    """Publishes the holdings of this run, and writes why its tasks wait; due once a second."""
 
     def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan
@@ -309,11 +313,10 @@ class WaitingWatch:
         idle: float,
         actors: Mapping[str, float],
     ) -> None:
-        """Publish what `live` attempts hold; once the run was idle for _QUIET, write why tasks wait.
+        """Publish what `live` attempts hold; if the run is idle for _QUIET, write why tasks wait.
 
         `lines`: the queue's units by shape. `ended`: how many tasks have ended, by state. `idle`:
-        seconds since an attempt began or ended. `actors`: the room that tasks want free for their
-        actors.
+        seconds since an attempt began or ended. `actors`: amounts to keep free for tasks' actors.
         """
         self._next = time.monotonic() + _EVERY
         started = [attempt for attempt in live if attempt.record.is_started]
