@@ -162,9 +162,9 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos: equally many of each task, the last by name.
+    """Return images and videos: the same number for each task, the last ones by name.
 
-    `source` is a small image's content, or the same as `link`: the link to the file.
+    `link` is the link to the file. `source` is the content of a small image, else the link again.
     """
     kinds = (*_IMAGES, *_VIDEOS)
     names_of: dict[str, list[str]] = {}

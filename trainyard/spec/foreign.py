@@ -81,8 +81,8 @@ KINDS = (
     Kind(
         "a RayCluster of KubeRay",
         _is_ray("RayCluster"),
-        "Write the cluster file that it describes: trainyard cluster.import FILE. A running cluster "
-        "is used as it is: trainyard cluster.new NAME --backend existing.",
+        "Write a cluster file from it: trainyard cluster.import FILE. Or use a cluster that runs "
+        "already: trainyard cluster.new NAME --backend existing.",
     ),
     Kind(
         "a RayJob or RayService of KubeRay",
@@ -99,7 +99,7 @@ KINDS = (
     Kind(
         "a cluster file of `ray up`",
         _has("cluster_name", "provider"),
-        "On AWS, write the cluster file that it describes: trainyard cluster.import FILE.",
+        "On AWS, write a cluster file from it: trainyard cluster.import FILE.",
     ),
     Kind(
         "a task of dstack",

@@ -191,7 +191,7 @@ class Resources(Section):
         if self.actors != Actors():
             yield Complaint(
                 ("actors",),
-                "must not be given together with share: say cpus, gpus and memory of the task",
+                "must not be given together with share; give the task cpus, gpus and memory instead",
             )
 
     @model_serializer(mode="wrap")

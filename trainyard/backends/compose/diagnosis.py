@@ -54,7 +54,7 @@ RULES = (
     ),
     Rule(
         r"network (?P<network>\S+) was found but has incorrect label",
-        "a network that this cluster did not make has its network's name: {network}",
+        "the name of this cluster's network is taken by a network that it did not make: {network}",
         hint="See what it is: docker network inspect {network}. Remove it (docker network rm), or "
         f"give {_ANOTHER_NAME}.",
         error=RequestError,

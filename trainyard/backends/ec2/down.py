@@ -44,7 +44,7 @@ class Kind(NamedTuple):
     ends_nodes: bool = False
 
 
-# Other kinds of resources with the tag, by EC2's names: the key of their ids, and a filter.
+# Other kinds of resources that carry the tag. By EC2's name of a kind: the key of its ids, a filter.
 TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
     "volume": ("VolumeId", {}),
     # An interface with another status belongs to an instance, and ends with that instance.

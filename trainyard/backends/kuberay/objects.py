@@ -64,7 +64,7 @@ def token(location: Location) -> str | None:
 
 
 def login_step(location: Location, document: Object | None) -> Step:
-    """Return the step that makes the pull Secret `document`, or that removes it for None."""
+    """Return the step that makes the pull Secret; if `document` is None, the step that removes it."""
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:
