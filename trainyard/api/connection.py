@@ -58,16 +58,16 @@ def connected(
         raise RequestError(what, hint=_DISPATCH)
 
     with ExitStack() as inside:
-        # Registered first, so called last: after the variables are restored.
-        inside.callback(_read_variables_again)
-        inside.enter_context(_access(endpoint.token))
+        # Registered first, so called last: after the variables of token and loopback are restored.
+        inside.callback(_let_ray_read_variables)
+        inside.enter_context(_token_variables(endpoint.token))
         inside.enter_context(_loopback_kept())
-        _read_variables_again()
+        _let_ray_read_variables()
         inside.callback(ray.shutdown)
         settings = {"runtime_env": dict(runtime_env) or None, "log_to_driver": forward_logs}
         address = endpoint.ray_address()
         _connect(ray, address, settings)
-        _refuse_another(ray, endpoint)
+        _refuse_other_cluster(ray, endpoint)
         # RAY_ADDRESS is for subprocesses, Ray's state API, and programs that call ray.shutdown()
         # and connect again.
         inside.enter_context(_variables({_ADDRESS: address}))
@@ -97,7 +97,7 @@ def _imported() -> ModuleType:
 
 
 @contextmanager
-def _access(token: str | None) -> Iterator[None]:
+def _token_variables(token: str | None) -> Iterator[None]:
     """Set Ray's variables for this token or for none; unset variables with another token."""
     nothing = {_TOKEN: None, _TOKEN_FILE: None}
     if token is None:
@@ -129,7 +129,7 @@ def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None
         raise OutsideError(f"Ray does not connect: {error}", where=address) from error
 
 
-def _refuse_another(ray: ModuleType, endpoint: Endpoint) -> None:
+def _refuse_other_cluster(ray: ModuleType, endpoint: Endpoint) -> None:
     """Raise OutsideError if `ray` is not connected to the endpoint's cluster."""
     here = {node["NodeID"] for node in ray.nodes()}
     with ray_of(endpoint) as dashboard:
@@ -177,7 +177,7 @@ def _loopback_kept() -> Iterator[None]:
         constants.ENABLE_RAY_CLUSTER = before
 
 
-def _read_variables_again() -> None:
+def _let_ray_read_variables() -> None:
     """Make Ray read its environment variables again, which it reads only when imported."""
     raylet = importlib.import_module("ray._raylet")
     raylet.Config.initialize("")

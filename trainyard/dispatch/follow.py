@@ -108,7 +108,7 @@ class Follower:
         self._asked = 0.0
         self._ended_at = 0.0
         self._stopping_since = 0.0
-        self._out_of_reach = 0.0
+        self._unknown_until = 0.0
         self._lost = False
         self._noted_that_nothing_began = False
 
@@ -187,7 +187,7 @@ class Follower:
         except (RefusedError, NotRayError):
             raise
         except OutsideError as error:
-            self._unanswered(error)
+            self._note_failure(error)
             return
 
         self._answered = time.monotonic()
@@ -206,20 +206,22 @@ class Follower:
         elif self.state.started is None and time.monotonic() > self._began + BEGINS_WITHIN:
             self._nothing_began(job)
 
-    def _unanswered(self, error: OutsideError) -> None:
+    def _note_failure(self, error: OutsideError) -> None:
+        """Note that a request failed. Raises OutsideError once the cluster counts as lost."""
         if self.catch_up:
             raise error
 
+        now = time.monotonic()
         last = self._answered
         if self._reader:
             last = max(last, self._reader.last_contact)
         if not self.is_in_reach():
             # A system on the way is down: whether the cluster itself answers is unknown.
-            self._out_of_reach = min(time.monotonic(), last + OUT_OF_REACH_SECONDS)
+            self._unknown_until = min(now, last + OUT_OF_REACH_SECONDS)
 
-        if time.monotonic() > max(last, self._out_of_reach) + GIVE_UP_AFTER:
+        if now > max(last, self._unknown_until) + GIVE_UP_AFTER:
             raise OutsideError(
-                f"the cluster has not answered for {time.monotonic() - last:.0f} s; "
+                f"the cluster has not answered for {now - last:.0f} s; "
                 "whether the run is still active is unknown",
                 where=f"{self.ray.address} ({error.what})",
                 hint=f"If the cluster comes back: trainyard train.logs {self.state.run}; "

@@ -136,8 +136,9 @@ def source_tag(source: str) -> str:
 def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | None = None) -> str:
     """Return the hash of an image's files and settings, which needs no Docker engine.
 
-    Two images of the same hash can differ only if the tag of their base moved between the builds.
-    Raises RequestError for a file that cannot be read.
+    Two images of the same hash have the same inputs, unless the tag of their base moved between
+    the builds. `environ` only locates the cache of digests. Raises RequestError for a file that
+    cannot be read.
     """
     cache = paths.cache_home(environ) / "digests"
     parts = {f"argument {name}": value for name, value in image.arguments.items()}

@@ -156,7 +156,7 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
             yield Complaint((index, "name"), f"is also the name of {section}.{first[name]}", name)
 
 
-def is_set_here(name: str, value: str) -> bool:
+def is_set_by_trainyard(name: str, value: str) -> bool:
     """Say whether Trainyard or Ray sets this variable, so that a file may not."""
     # RAY_ADDRESS=auto is harmless: like Trainyard's own value, it means the task's cluster.
     return bool(_OURS.fullmatch(name)) and (name, value) != ("RAY_ADDRESS", "auto")
@@ -164,7 +164,7 @@ def is_set_here(name: str, value: str) -> bool:
 
 def _unusable(variables: Mapping[str, str]) -> Iterator[Complaint]:
     for name, value in variables.items():
-        if is_set_here(name, value):
+        if is_set_by_trainyard(name, value):
             yield Complaint((name,), "is set by Trainyard")
 
 

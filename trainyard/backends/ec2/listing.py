@@ -116,9 +116,10 @@ def _answers(
 def _everywhere(
     environ: Mapping[str, str], profiles: Sequence[str | None], region: str, remarks: list[str]
 ) -> Iterator[Account]:
-    """Yield each profile's account in the region; for "all", in every enabled region.
+    """Yield each profile with the region; for "all", with every region that its account enables.
 
-    Two profiles of one account count once. An account that does not answer becomes a remark.
+    If two profiles have one account, only the first counts. For an account that does not answer,
+    `remarks` gets a line.
     """
     seen: set[str] = set()
     for profile in dict.fromkeys(profiles):

@@ -10,7 +10,7 @@ from typing import Any
 from trainyard.backends.shared.ray_start import is_for_a_shell, placed, resources
 from trainyard.backends.shared.taking import Step, Taking, as_name
 from trainyard.seams.kube.types import quantity
-from trainyard.spec.fields import is_set_here
+from trainyard.spec.fields import is_set_by_trainyard
 from trainyard.spec.kubernetes import is_set_by_kuberay
 from trainyard.spec.units import format_size
 
@@ -339,7 +339,7 @@ class _Conversion:
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
-        """Return the variables that all groups share; put the rest below kuberay.groups."""
+        """Take the env of all groups: return what they share, put the rest below kuberay.groups."""
         by_group = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
@@ -350,7 +350,7 @@ class _Conversion:
             if value is not None and all(env.get(name) == value for env in by_group.values()):
                 shared[name] = str(value)
 
-        ours = [name for name, value in shared.items() if is_set_here(name, value)]
+        ours = [name for name, value in shared.items() if is_set_by_trainyard(name, value)]
         if ours:
             self._notes.append(f"{', '.join(ours)}: Trainyard sets this itself")
             shared = {name: value for name, value in shared.items() if name not in ours}
@@ -364,19 +364,19 @@ class _Conversion:
         """Put variables below kuberay.groups; note variables without text, or set by Trainyard."""
         own = {}
         without_text = []
-        set_here = []
+        by_trainyard = []
         for name, value in env.items():
             if value is None:
                 without_text.append(name)
-            elif is_set_here(name, str(value)):
-                set_here.append(name)
+            elif is_set_by_trainyard(name, str(value)):
+                by_trainyard.append(name)
             else:
                 own[name] = str(value)
 
         if without_text:
             self._notes.append(f"{', '.join(without_text)} of {group}: `env` takes only plain text")
-        if set_here:
-            self._notes.append(f"{', '.join(set_here)} of {group}: Trainyard sets this itself")
+        if by_trainyard:
+            self._notes.append(f"{', '.join(by_trainyard)} of {group}: Trainyard sets this itself")
         if own:
             self._groups.setdefault(group, {})["env"] = own
 

@@ -30,8 +30,8 @@ def discover(
 ) -> Discovered:
     """Ask each Kubernetes of these clusters and records for RayClusters with Trainyard's label.
 
-    Returns the locations of the given clusters, and the other labelled RayClusters. `region` is not
-    used.
+    Returns where the given clusters are or would be, and the other labelled RayClusters. `states`
+    are the directories of records. `region` is not used.
     """
     locations, problems = _located(clusters)
     kubes: dict[tuple[str, str], Kube] = {}
@@ -41,7 +41,7 @@ def discover(
         kubes[_key(kube)] = kube
 
     refused: dict[tuple[str, str], TrainyardError] = {}
-    # The keys have the server, not the context: several contexts may lead to one server.
+    # By server, namespace and name: several contexts may lead to one server.
     others: dict[tuple[str, str, str], FoundCluster] = {}
     for kube, answer in zip(kubes.values(), side_by_side(ask, kubes.values()), strict=True):
         if isinstance(answer, TrainyardError):
@@ -49,8 +49,8 @@ def discover(
             continue
         for cluster in answer:
             metadata = cluster["metadata"]
-            found = (kube.server, metadata["namespace"], metadata["name"])
-            others.setdefault(found, found_cluster(kube, cluster))
+            key = (kube.server, metadata["namespace"], metadata["name"])
+            others.setdefault(key, found_cluster(kube, cluster))
 
     for name, where in locations.items():
         others.pop((where.kube.server, where.namespace, name), None)
@@ -60,8 +60,8 @@ def discover(
             problems[name] = f"Kubernetes of {where.kube.place}: {refusal.what}"
 
     remarks = []
-    for key, error in refused.items():
-        kube = kubes[key]
+    for of_kube, error in refused.items():
+        kube = kubes[of_kube]
         remarks.append(f"Kubernetes of {kube.place} ({kube.server}): {error.what}")
     return Discovered(
         locations={name: str(where) for name, where in locations.items()},

@@ -261,7 +261,10 @@ def _results(
     report: Callable[[str], None],
     clock: Clock,
 ) -> list[HostResult]:
-    """Poll the pods until each has ended, or has a cause that has outlasted its tolerance."""
+    """Poll the pods until each has ended, or has a cause that has outlasted its tolerance.
+
+    A pod that was placed ends at its own deadline, `activeDeadlineSeconds`.
+    """
     titles = {pods.name(pod): title for title, pod in probes.items()}
     debounces = {name: Debounce(now=clock.now) for name in titles}
     results: dict[str, HostResult] = {}

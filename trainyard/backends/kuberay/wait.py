@@ -109,11 +109,14 @@ class Waiting:
         raise error
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
-        """Return a text on what is missing, or "", and the present causes."""
+        """Return a text on what is missing, or "", and the present causes.
+
+        Raises NotReadyError if the RayCluster was removed after `begin`.
+        """
         cluster = snapshot.owner
+        if cluster is None and not self._began:
+            return "there is no RayCluster", ()
         if cluster is None or (self._began and pods.is_leaving(cluster)):
-            if not self._began:
-                return "there is no RayCluster", ()
             raise NotReadyError(
                 f"cluster {self._location.name} was removed while it came up",
                 where=str(self._location),
@@ -129,7 +132,7 @@ class Waiting:
         if not pods.is_true(cluster, "HeadPodReady"):
             return "KubeRay has not seen yet that the head is ready", ()
 
-        # All pods are ready, so causes in the RayCluster's status may be stale.
+        # From here on no causes of the RayCluster's status: all pods are ready, so they may be stale.
         try:
             alive = self._dashboard.alive(token(self._location), snapshot.pods)
         except OutsideError as error:

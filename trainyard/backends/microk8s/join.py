@@ -69,17 +69,19 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
 
         members = lab.members()
         voting = sum(member.is_voter for member in members.values())
-        has_voters = len(members) < VOTERS or voting >= VOTERS
-        if has_voters and host.ip in members:
-            return YES
-
-        return no("it is no member yet, or too few members vote")
+        if host.ip not in members:
+            return no("it is no member yet")
+        # Fewer than VOTERS members need not all vote.
+        if len(members) >= VOTERS and voting < VOTERS:
+            return no(f"{voting} of {len(members)} members vote")
+        return YES
 
     def join() -> None:
         if not is_part(lab, host):
             refuse_dead_members(lab)
-            # With `--controlplane` the host would join as a worker: the flag sets the parameter of
-            # `--worker` to "as-master", and join.py:689 only tests if that is true.
+            # Without `--controlplane`, with which the host would join as a worker: the flag sets the
+            # parameter of `--worker` to "as-master", and MicroK8s' join.py:689 only tests if that is
+            # true.
             _join(lab, [host])
 
     title = f"Join {host.name} as a control plane"

@@ -76,13 +76,13 @@ class ChallengeAuth(httpx.Auth):
             yield request
 
     def _token_request(self, parameters: dict[str, str], registry: httpx.URL) -> httpx.Request:
-        """Ask the realm for a token: anonymously, with a password, or with an identity token."""
+        """Return the request for a token: anonymous, with a password, or with an identity token."""
         realm = registry.join(parameters.get("realm", ""))
         scope = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
-        login = None
+        login = self._login
         # A registry with TLS must not redirect the login to a realm without TLS.
-        if registry.scheme == "http" or realm.scheme == "https":
-            login = self._login
+        if registry.scheme != "http" and realm.scheme != "https":
+            login = None
 
         if login and login.identity_token:
             form = {
