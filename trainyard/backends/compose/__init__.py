@@ -117,7 +117,7 @@ def _removals(spec: ClusterSpec, site: Site) -> list[Step]:
     ]
 
 
-# `documents` are missing: Docker Compose's document is generated for each command, and useless
+# `documents` is left out: each command generates Docker Compose's document, which is useless
 # elsewhere.
 BACKEND = Backend(
     traits=Traits(pushed_image="image.verify", grows=False),

@@ -71,7 +71,7 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
         voting = sum(member.is_voter for member in members.values())
         if host.ip not in members:
             return no("it is no member yet")
-        # Fewer than VOTERS members need not all vote.
+        # With fewer than VOTERS members, it does not matter how many vote.
         if len(members) >= VOTERS and voting < VOTERS:
             return no(f"{voting} of {len(members)} members vote")
         return YES
@@ -79,9 +79,9 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
     def join() -> None:
         if not is_part(lab, host):
             refuse_dead_members(lab)
-            # Without `--controlplane`, with which the host would join as a worker: the flag sets the
-            # parameter of `--worker` to "as-master", and MicroK8s' join.py:689 only tests if that is
-            # true.
+            # `--controlplane` is left out, because with it the host would join as a worker: the
+            # flag sets the parameter of `--worker` to "as-master", and MicroK8s' join.py:689 only
+            # tests whether that parameter is true.
             _join(lab, [host])
 
     title = f"Join {host.name} as a control plane"

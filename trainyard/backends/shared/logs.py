@@ -73,7 +73,10 @@ def ray_files(address: str, token: str | None, only: str) -> Iterator[LogFile]:
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
-    """Return the lines that a file gained between two reads of its end: the fewest that fit."""
+    """Return the lines that a file gained between two reads of its end.
+
+    If the reads fit together in several ways, returns the fewest lines.
+    """
     for start in range(len(before)):
         known = before[start:]
         if now[: len(known)] == known:

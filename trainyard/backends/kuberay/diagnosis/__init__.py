@@ -68,7 +68,7 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
         return None
 
     cause = explain_host(pod, snapshot.hosts)
-    # A leaving pod only waits for its kubelet to report its end: no cause but the host's counts.
+    # A leaving pod waits only until its kubelet reports the end, so only the host can be the cause.
     if cause is None and not pods.is_leaving(pod):
         cause = (
             explain_scheduling(pod, wait=snapshot.wait_for_machines)
