@@ -55,7 +55,7 @@ def others(
 def file_for_address(name: str, address: str) -> str:
     """Return the text of a cluster file for an existing cluster.
 
-    A loopback address gets `auth: none`. Any other address expects a token in $RAY_AUTH_TOKEN.
+    A loopback address gets `auth: none`; for any other, the token comes from $RAY_AUTH_TOKEN.
     """
     host = urlsplit(address).hostname or ""
     is_loopback = host == "localhost" or host.startswith("127.")

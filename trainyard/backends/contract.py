@@ -274,7 +274,7 @@ class HostResult:
 class Verified:
     """The result of each host that was tried.
 
-    `remark` names hosts that were not tried, and says if the image had no digest to pull it by.
+    `remark` names hosts that were not tried, and says if the image had no digest.
     """
 
     hosts: tuple[HostResult, ...]

@@ -73,7 +73,7 @@ def explained(
 ) -> Iterator[None]:
     """Replace the block's OutsideError by the cause that a rule finds, if any.
 
-    The cause is raised as the class `error` if given, else as the rule's class.
+    The raised error has the class `error` if that is given, else the rule's class.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Why instances do not become nodes: rules over what `ray up`, the autoscaler and EC2 print."""
+"""Why instances do not become nodes: rules for what `ray up`, the autoscaler and EC2 print."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ HELD = (
 
 
 class Kind(NamedTuple):
-    """One kind of resource in the account; `command ID` removes one by hand."""
+    """One kind of resource in the account; `command` and an id after it remove one by hand."""
 
     noun: str
     listed: Callable[[], list[str]]

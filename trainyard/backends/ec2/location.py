@@ -83,7 +83,7 @@ class Location:
 def find(spec: ClusterSpec, site: Site) -> Location:
     """Return the cluster's location without asking AWS: the recorded one, else the file's.
 
-    Only for the profile does the file take precedence over the record.
+    The profile is an exception: the file's takes precedence over the recorded one.
     """
     record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region

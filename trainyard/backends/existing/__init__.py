@@ -1,4 +1,4 @@
-"""A Ray cluster of another owner, used by its address or through a Kubernetes service."""
+"""A Ray cluster of another owner, reached at its address or through a Kubernetes service."""
 
 from __future__ import annotations
 

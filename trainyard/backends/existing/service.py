@@ -1,4 +1,4 @@
-"""Another owner's Ray cluster on Kubernetes, by a port-forward to the pod behind its service."""
+"""Another owner's Ray cluster on Kubernetes: a port-forward leads to the pod behind its service."""
 
 from __future__ import annotations
 

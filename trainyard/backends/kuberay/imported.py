@@ -469,7 +469,7 @@ def _container(place: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Remove the image from the groups and return it if all have the same; else return {}."""
+    """Move the image out of the groups if all have the same; else return {}."""
     images = {group.get("image") for group in groups}
     if len(images) > 1 or images == {None}:
         return {}

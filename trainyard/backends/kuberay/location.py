@@ -43,7 +43,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Record:
-    """The recorded location, which finds a cluster even if its file or context has changed.
+    """The recorded location, which is still right if the cluster's file or context has changed.
 
     `kubeconfig` is a list of paths, separated as in $KUBECONFIG.
     """

@@ -215,9 +215,10 @@ def _token_command(where: Location, site: Site) -> str:
 
 
 def logs(dashboard: Dashboard, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last log lines of all nodes, or of `node`; `follow` until no pod is left.
+    """Return the last log lines of all nodes, or of `node`.
 
-    Raises NotReadyError without pods, UnknownNodeError for an unknown `node`.
+    With `follow`, also returns new lines until no pod is left. Raises NotReadyError without pods,
+    UnknownNodeError for an unknown `node`.
     """
     where = dashboard.location
     found = node_pods(where)

@@ -91,7 +91,7 @@ def left_file(
     names = {fact.node for fact in known.values()}
     ips = {host.ip for host in hosts}
     left = {}
-    # While a dead node is a member of dqlite, no other may leave.
+    # While a dead node is a member of dqlite, no other node may leave.
     for name, node in sorted(nodes.items(), key=lambda item: is_ready(item[1])):
         is_in_file = name in names or internal_ip(node) in ips
         if _address(node) and not is_in_file:

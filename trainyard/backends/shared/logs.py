@@ -40,7 +40,7 @@ class LogFile:
 def followed(
     read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
 ) -> Iterator[LogLine]:
-    """Yield each file's last `first` lines, then new lines each second while `goes_on()`."""
+    """Yield the last `first` lines of each file, then new lines each second while `goes_on()`."""
     known: dict[Hashable, list[str]] = {}
     while True:
         for file in read():

@@ -50,7 +50,7 @@ ANSWER_SECONDS = 10.0
 CLOCK_SECONDS = 1.0
 
 
-# Fields of a plan that only Ray reads: recorded only if they have a value.
+# Fields of a plan that only Ray reads. They are recorded only if they have a value.
 _OF_RAY = ("resources", "labels", "ray_start")
 
 

@@ -62,7 +62,7 @@ _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )"
 
 
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
-    """Return a diagnosis if a pod's host is gone, or the host's Ready is False or Unknown.
+    """Return a diagnosis if a pod's host is gone, or the host's condition Ready is not True.
 
     If the user may not read hosts, `hosts` lacks the host. The host then counts as not ready if the
     pod's Ready is False while its ContainersReady is True
