@@ -30,7 +30,7 @@ RULES = (
         error=PrerequisiteError,
     ),
     Rule(
-        # Docker says so if no driver for GPUs is registered (moby, daemon/devices.go).
+        # Docker prints this if no driver for GPUs is registered (moby, daemon/devices.go).
         r"could not select device driver",
         "Docker cannot give a container GPUs there: NVIDIA's container toolkit is missing, or "
         "Docker does not use it",

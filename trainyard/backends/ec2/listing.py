@@ -65,7 +65,7 @@ def discover(
         if isinstance(answer, TrainyardError):
             there = [name for name, place in places.items() if place == account]
             problems |= dict.fromkeys(there, in_a_line(answer))
-            # Rows of clusters in this region show the problem already.
+            # If clusters are in this region, their rows already show the problem.
             if not there:
                 remarks.append(f"EC2 in {account.region}: {in_a_line(answer)}")
             continue

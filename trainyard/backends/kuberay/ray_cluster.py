@@ -228,7 +228,7 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
         live = location.ray_cluster(desired.location)
         if live is None or pods.is_leaving(live):
             return no("there is none")
-        # No detail: the title already names the differences.
+        # The detail is empty, because the title already names the differences.
         if changes(live, _send(desired, live, dry_run=True)):
             return no("")
         return YES

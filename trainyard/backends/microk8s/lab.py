@@ -146,7 +146,7 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Return "no" for a host whose node is not Ready, and the image that a pod there waits for.
+        """Return "no" for a host with a node that is not Ready, and the image that a pod waits for.
 
         `moved`, the number of pulled bytes, shows that a waiting step makes progress.
         """
@@ -167,7 +167,7 @@ class Lab:
 
         Raises NotReadyError, which names the lock's owner, if another command holds the lock.
         """
-        # A reboot of the host loses the lock.
+        # The lock is lost when the host reboots.
         if self._lock is None or not self._lock.runs:
             self._lock = lock.take(self.first.connection, LOCK_FILE)
             self.changed()
