@@ -15,7 +15,7 @@ from trainyard.spec.cluster import Backend as BackendName
 def named(name: str) -> Backend:
     """Import and return the backend of this name, or raise LookupError.
 
-    Importing all backends would be slow: Docker's client is one of their imports.
+    Importing all backends would be slow: one of them imports Docker's client.
     """
     if name not in get_args(BackendName):
         raise LookupError(f"no backend is called {name!r}")
@@ -25,11 +25,11 @@ def named(name: str) -> Backend:
 
 
 def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-    """Convert another tool's document to a cluster file, with notes on keys that have no place.
+    """Return another tool's document as a cluster file's content, with notes on what changed.
 
-    Returns None if the document describes no cluster. Raises RequestError if no backend can make
-    the cluster, and KeyError, TypeError, AttributeError or ValueError if the other tool itself
-    would reject the document.
+    Returns None if the document describes no cluster. Raises RequestError if no backend can
+    make the cluster, and KeyError, TypeError, AttributeError or ValueError if the other tool
+    itself would reject the document.
     """
     for backend in ("kuberay", "ec2"):
         module = import_module(f"{__name__}.{backend}.imported")
@@ -53,7 +53,10 @@ def others(
 
 
 def file_for_address(name: str, address: str) -> str:
-    """Return a cluster file's text for an existing cluster; only a loopback address has no token."""
+    """Return the text of a cluster file for an existing cluster.
+
+    A loopback address gets `auth: none`; for any other, the token comes from $RAY_AUTH_TOKEN.
+    """
     host = urlsplit(address).hostname or ""
     is_loopback = host == "localhost" or host.startswith("127.")
     head = f"name: {name}\nbackend: existing\n"

@@ -37,8 +37,9 @@ class Traits:
     `has_regions`: its clusters are in cloud regions, which `cluster.list` can search.
     `nodes_pull`: its nodes pull images from a registry.
     `grows`: groups with `min` and `max` get more machines while jobs run.
-    `gpus_here`: this machine's GPUs where nodes are its processes; None: no limit.
-    `waits`: the file's key for the deadline of machines that are added automatically, or "".
+    `gpus_here`: returns how many GPUs this machine has for nodes that are its processes; None means
+    no limit.
+    `waits`: the file's key for how long to wait for machines that are added automatically, or "".
     `flags`: flags of cluster.up and cluster.down that no other backend reads.
     `storage_stays`: whether the cluster keeps outputs and checkpoints on storage that outlives
     `cluster.down`.
@@ -78,9 +79,10 @@ class Wishes:
 class Site:
     """The inputs of a backend other than the cluster file: places on this machine, and the flags.
 
-    `state` is the directory of the cluster's record. `backend` is the name in that record, as one
-    backend may call another backend's functions. `source` is the cluster file's path. `overrides`
-    are the values of `--set`, as typed. `directory` contains the user's own images/.
+    `state` is the directory of the cluster's record. `backend` is the backend's name in that
+    record, even while this backend calls another backend's functions. `source` is the cluster
+    file's path. `overrides` are the values of `--set`, as typed. `directory` contains the user's
+    own images/.
     """
 
     state: Path
@@ -148,8 +150,8 @@ class HostStatus:
 class Finding:
     """A present or future fault that `cluster.doctor` found: its subject, effect and remedy.
 
-    `step` repairs the fault; None if only a person or another command can. `then` are steps whose
-    need is known only after `step`.
+    `step` repairs the fault; None if only a person or another command can. Whether the steps in
+    `then` are needed is known only after `step`.
     """
 
     subject: str
@@ -272,7 +274,7 @@ class HostResult:
 class Verified:
     """The result of each host that was tried.
 
-    `remark` names hosts that were not tried, and says if the image had no digest to pull it by.
+    `remark` names hosts that were not tried, and says if the image had no digest.
     """
 
     hosts: tuple[HostResult, ...]

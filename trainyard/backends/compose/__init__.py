@@ -24,7 +24,7 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
-# On a busy disk the engine closes a container's last file seconds after it answers the removal.
+# On a busy disk the engine confirms a removal seconds before it closes the container's last file.
 GONE_SECONDS = 30.0
 
 
@@ -117,7 +117,7 @@ def _removals(spec: ClusterSpec, site: Site) -> list[Step]:
     ]
 
 
-# `documents` are missing: Docker Compose's document is generated for each command, and useless
+# `documents` is left out: each command generates Docker Compose's document, which is useless
 # elsewhere.
 BACKEND = Backend(
     traits=Traits(pushed_image="image.verify", grows=False),

@@ -1,4 +1,4 @@
-"""From a cluster file to Docker Compose's document; pure."""
+"""Convert a cluster file to Docker Compose's document; pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DASHBOARD_PORT = 8265
 # The port of Ray's agent on each node (ray/_private/ray_constants.py,
 # DEFAULT_DASHBOARD_AGENT_LISTEN_PORT).
 AGENT_PORT = 52365
-TOKEN_VARIABLE = "TRAINYARD_TOKEN"  # noqa: S105 (its name, not its value)
+TOKEN_VARIABLE = "TRAINYARD_TOKEN"  # noqa: S105 (a variable's name, not the token)
 TOKEN_FILE = "/run/secrets/trainyard-token"  # noqa: S105
 
 
 def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
-    """Add the settings that only this backend has to a plan: /dev/shm, outputs, mounts."""
+    """Add this backend's own settings to a plan: /dev/shm, outputs, mounts."""
     section = spec.compose
     shm_size, object_store = ray_nodes.shared_memory(plan.memory, section.shm_size)
     mounts = {}
@@ -71,10 +71,10 @@ def document(
     logging: Mapping[str, Any],
     of_root: Collection[str],
 ) -> str:
-    """Render Docker Compose's document; a label of each node has its plan, to find drift later.
+    """Render Docker Compose's document.
 
-    `logging` is the log driver for nodes if the file names none. `of_root` are the images whose
-    user is root.
+    Each node has a label with its plan, by which later commands find drift. `logging` is the
+    log driver for nodes if the file names none. `of_root` has the images whose user is root.
     """
     security: list[str] = []
     if spec.compose.hardened:
@@ -181,14 +181,17 @@ def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
     shm_size, _ = ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)
     # /dev/shm counts as memory of its container.
     limits = {"memory": f"{plan.memory + shm_size}b"}
-    # A node with `cpus: 0`, which gets no tasks, still needs CPUs for Ray itself: it has no limit.
+    # A node with `cpus: 0` gets no tasks, but Ray itself needs CPUs, so the node has no CPU limit.
     if plan.cpus:
         return {**limits, "cpus": str(plan.cpus)}
     return limits
 
 
 def _health(plan: NodePlan) -> list[str]:
-    """Return a node's health check in bash; Python every 10 s would cost more than idle Ray."""
+    """Return a node's health check as a bash command.
+
+    A check in Python every 10 s would cost more than idle Ray.
+    """
     port = AGENT_PORT
     path = "/api/local_raylet_healthz"
     if plan.is_head:

@@ -30,7 +30,7 @@ RULES = (
         error=PrerequisiteError,
     ),
     Rule(
-        # Docker says so if no driver for GPUs is registered (moby, daemon/devices.go).
+        # Docker prints this if no driver for GPUs is registered (moby, daemon/devices.go).
         r"could not select device driver",
         "Docker cannot give a container GPUs there: NVIDIA's container toolkit is missing, or "
         "Docker does not use it",
@@ -73,7 +73,7 @@ def explained(
 ) -> Iterator[None]:
     """Replace the block's OutsideError by the cause that a rule finds, if any.
 
-    The cause is raised as the class `error` if given, else as the rule's class.
+    The raised error has the class `error` if that is given, else the rule's class.
     """
     try:
         yield

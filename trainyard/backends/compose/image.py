@@ -43,8 +43,8 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
             _pull(own, image, details.append)
 
     def done() -> Answer:
-        # Read before the engine is asked, so that the engine's answer shows the result of a pull
-        # that has ended here.
+        # Read the pull's result before asking the engine: if the pull has ended, the engine's
+        # answer is newer, and shows the image.
         ended = [pulling.result() for pulling in begun if pulling.done()]
         if docker_images.inspect(engine, image.reference):
             return YES

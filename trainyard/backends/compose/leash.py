@@ -90,7 +90,7 @@ def remove(engine: Engine, cluster: str) -> None:
 
 
 def moment(written: str) -> float | None:
-    """Return a time of the engine in Unix seconds; None for ""."""
+    """Convert the engine's timestamp to Unix seconds; "" becomes None."""
     if written:
         return _TIME.validate_python(written).timestamp()
     return None

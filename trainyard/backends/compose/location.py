@@ -19,7 +19,7 @@ from trainyard.spec.cluster import ClusterSpec
 def write(site: Site, engine: Engine) -> None:
     """Record a cluster's Docker host and owner, so that later commands find the cluster.
 
-    Meanwhile the cluster file, $DOCKER_HOST or this machine's host name may change.
+    The cluster file, $DOCKER_HOST or this machine's host name may change between commands.
     """
     record = {"docker": engine.address, "owner": owner(site)}
     write_cluster(site.state, site.backend, record)
@@ -34,10 +34,10 @@ def owner(site: Site) -> str:
 
 
 def connect(spec: ClusterSpec, site: Site) -> Engine:
-    """Connect to the engine on the recorded Docker host, or without a record on the file's.
+    """Connect to the engine on the recorded Docker host; without a record, on the file's host.
 
-    Raises PrerequisiteError if the engine does not answer, and RequestError if another user has a
-    cluster of this name there.
+    Raises PrerequisiteError if the engine does not answer, and RequestError if another user has
+    a cluster of this name there.
     """
     record = read_cluster(site.state, site.backend)
     if record:

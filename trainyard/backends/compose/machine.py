@@ -56,7 +56,10 @@ class DockerHost(Machine):
 
     @cached_property
     def base_plans(self) -> tuple[NodePlan, ...]:
-        """Return all plans, without image and token; ask the engine, and nvidia-smi for GPUs."""
+        """Return all plans, without image and token.
+
+        Asks the engine for its resources; if the file asks for GPUs, also asks nvidia-smi.
+        """
         facts = self.engine.info()
         section = self.spec.compose
         gpu_ids: tuple[str, ...] = ()
@@ -93,7 +96,7 @@ class DockerHost(Machine):
         image = self.image
         if image is not None:
             return lambda group: self.images.get(group, image).reference
-        # The head is the first node: a group without nodes gets the head's image.
+        # The first node is the head, so a group without nodes gets the head's image.
         running: dict[str, str] = {}
         for node in self.nodes().values():
             running.setdefault(node.plan.get("group", ""), node.plan.get("image", ""))
@@ -133,9 +136,9 @@ class DockerHost(Machine):
         return f"ray://{LOOPBACK}:{port}"
 
     def _published(self, inside: int) -> int | None:
-        """Return the port of this machine for port `inside` of the head.
+        """Return the port on this machine that leads to port `inside` of the head.
 
-        None if the head does not run, or does not publish that port.
+        Returns None if the head does not run, or does not publish that port.
         """
         head = self.containers().get("head")
         if head is None:

@@ -1,4 +1,4 @@
-"""Head and workers as EC2 instances: `ray up` makes the head, Ray's autoscaler the workers."""
+"""Head and workers on EC2: `ray up` makes the head, and Ray's autoscaler makes the workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps and inputs before a launch: objects in AWS that instances need are made or resolved."""
+"""Steps and inputs before a launch, which make or look up the AWS objects that instances need."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ UNMADE = "sg-00000000"
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stage]:
     """Check in AWS what the file names; return the steps that make what instances need.
 
-    The first step records the cluster's location. With --adopt, a step takes over instances of
-    plain `ray up`. Raises PrerequisiteError and RequestError for problems that prevent the cluster.
+    The first step records the cluster's location. With --adopt, a step takes over instances
+    that plain `ray up` made. Raises PrerequisiteError and RequestError for problems that
+    prevent the cluster.
     """
     locations.refuse_other_account(location)
     unchecked = preflight.steps(spec, site, location)
@@ -59,7 +60,10 @@ def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
 
 
 def adopt(location: Location) -> list[Step]:
-    """Return the step that tags this cluster name's instances of plain `ray up`; [] without any."""
+    """Return the step that tags the instances of this name that plain `ray up` made.
+
+    Returns [] if there are none.
+    """
 
     def untagged() -> list[str]:
         ids = []
@@ -125,7 +129,8 @@ def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
         usable = questions.usable(spec, questions.subnets(spec, location.aws))
         subnets = sorted(subnet["SubnetId"] for subnet in usable)
 
-    # `running` begins with the head. Reversed, the head's AMI overwrites another of the same name.
+    # `running` begins with the head. The order is reversed so that the head's AMI replaces another
+    # AMI of the same name.
     launched = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(running)}
     amis = questions.amis(spec, location.aws, launched)
     group = objects.security_group(location) or UNMADE

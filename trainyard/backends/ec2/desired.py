@@ -42,8 +42,8 @@ _WORDS = {
     "CPU": "cpus",
     "GPU": "gpus",
 }
-# Keys of a node type whose change needs no new workers: the autoscaler applies it to running
-# workers.
+# Keys of a node type whose change needs no new workers: the autoscaler applies the change to
+# running workers.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
 
@@ -217,9 +217,10 @@ def policy(name: str, role: str) -> str:
 
 
 def files(image: str) -> str:
-    """Return the directory of token and variables on a node; `image` is "" without containers.
+    """Return the path of the directory on a node that has the token and variables.
 
-    In a container, Ray may guess the home directory wrong, so the directory is elsewhere.
+    `image` is "" without containers. In a container, Ray may guess the home directory wrong, so
+    another directory is used.
     """
     return "/run/trainyard" if image else "~/.trainyard"
 

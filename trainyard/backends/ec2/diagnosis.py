@@ -1,4 +1,4 @@
-"""Why instances do not become nodes: rules over what `ray up`, the autoscaler and EC2 print."""
+"""Why instances do not become nodes: rules for what `ray up`, the autoscaler and EC2 print."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SET_UP = (
     "AMI. Then repeat the same command: it continues from here."
 )
 
-# {name} is the node. The error prints the line that matched below the message.
+# {name} is the node. The error prints the matching line below the message.
 RULES = (
     Rule(
         r"InsufficientInstanceCapacity|InsufficientHostCapacity|InsufficientReservedInstanceCapacity",
@@ -141,7 +141,7 @@ def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -
 
 
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
-    """Return the diagnosis of a failed set-up without a known cause: its last lines."""
+    """Return a diagnosis that quotes the last output of a failed set-up without a known cause."""
     printed = [line for line in _of_last_attempt(lines) if not _NOISE.match(line)]
     tail = printed[-TAIL_LINES:] or ["(no output)"]
     text = textwrap.indent("\n".join(tail), "    ")

@@ -35,7 +35,7 @@ HELD = (
 
 
 class Kind(NamedTuple):
-    """One kind of resource in the account; `command ID` removes one by hand."""
+    """One kind of resource in the account; `command` and an id after it remove one by hand."""
 
     noun: str
     listed: Callable[[], list[str]]
@@ -44,10 +44,11 @@ class Kind(NamedTuple):
     ends_nodes: bool = False
 
 
-# Other kinds of resources that carry the tag. By EC2's name of a kind: the key of its ids, a filter.
+# Other kinds of resources that carry the tag. Each key is EC2's name of a kind; each value is the
+# key of the kind's ids, and a filter.
 TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
     "volume": ("VolumeId", {}),
-    # An interface with another status belongs to an instance, and ends with that instance.
+    # An interface that is not `available` belongs to an instance, and ends with that instance.
     "network_interface": ("NetworkInterfaceId", {"status": ["available"]}),
     "address": ("AllocationId", {}),
     "launch_template": ("LaunchTemplateId", {}),

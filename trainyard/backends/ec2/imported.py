@@ -122,7 +122,7 @@ class _Conversion:
         self._ray: dict[str, Any] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
-        """Take all keys with a place in a cluster file; return its content, and the notes.
+        """Take all keys that fit into a cluster file; return the file's content, and the notes.
 
         Each other key becomes a note. Raises RequestError without a valid head_node_type.
         """
@@ -206,7 +206,7 @@ class _Conversion:
             self._ec2 |= {"key_name": key_name, "key_file": key_file}
 
     def _images(self) -> tuple[str | None, str | None]:
-        """Take Docker's settings; return the images of head and workers, None without containers."""
+        """Take Docker's settings; return the head's and the workers' image, or None for each."""
         take = self._from.take
         image = take("docker", "image")
         head = take("docker", "head_image")
@@ -242,7 +242,7 @@ class _Conversion:
 
         least = self._from.take("available_node_types", kind, "min_workers") or 0
         own_most = self._from.take("available_node_types", kind, "max_workers")
-        # At least one is set: `convert` fills in Ray's default if both are missing.
+        # At least one bound is set: `convert` fills in Ray's default if both are missing.
         bounds = (own_most, self._from.see("max_workers"))
         most = min(bound for bound in bounds if bound is not None)
 

@@ -31,7 +31,7 @@ class Account(NamedTuple):
     region: str
 
 
-# The clusters of a region, and a remark about kept disks; or the error if AWS does not answer.
+# The clusters of a region, with a remark about kept disks; or an error if AWS does not answer.
 Answer = tuple[list[FoundCluster], str] | TrainyardError
 
 
@@ -65,7 +65,7 @@ def discover(
         if isinstance(answer, TrainyardError):
             there = [name for name, place in places.items() if place == account]
             problems |= dict.fromkeys(there, in_a_line(answer))
-            # Rows of clusters in this region show the problem already.
+            # If clusters are in this region, their rows already show the problem.
             if not there:
                 remarks.append(f"EC2 in {account.region}: {in_a_line(answer)}")
             continue
@@ -85,7 +85,7 @@ def discover(
 def _places(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Account], dict[str, str]]:
-    """Return the clusters' accounts and regions by name, and by name why others are unknown."""
+    """Return two dicts by cluster name: account and region, or why these are unknown."""
     places: dict[str, Account] = {}
     problems: dict[str, str] = {}
     for spec, site in clusters:
@@ -118,8 +118,8 @@ def _everywhere(
 ) -> Iterator[Account]:
     """Yield each profile with the region; for "all", with every region that its account enables.
 
-    If two profiles have one account, only the first counts. For an account that does not answer,
-    `remarks` gets a line.
+    If two profiles belong to one account, only the first is used. An account that does not
+    answer adds a line to `remarks`.
     """
     seen: set[str] = set()
     for profile in dict.fromkeys(profiles):

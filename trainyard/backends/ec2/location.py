@@ -73,14 +73,17 @@ class Location:
         return self.state / "ray-up.log"
 
     def known_hosts(self, instance: str) -> Path:
-        """Return the path of an instance's known_hosts; a later instance may reuse its address."""
+        """Return the path of an instance's own known_hosts.
+
+        A later instance may reuse this instance's address.
+        """
         return self.state / "hosts" / instance
 
 
 def find(spec: ClusterSpec, site: Site) -> Location:
-    """Return the cluster's recorded location, or the file's without a record, without AWS.
+    """Return the cluster's location without asking AWS: the recorded one, else the file's.
 
-    Only the file's profile takes precedence over the recorded profile.
+    The profile is an exception: the file's takes precedence over the recorded one.
     """
     record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region
@@ -120,7 +123,7 @@ def record_step(location: Location, site: Site) -> Step:
 
 
 def write_mounted(location: Location, environment: str) -> None:
-    """Write the files that `ray up` copies to every node: variables, and a missing token."""
+    """Write the files that `ray up` copies to every node: variables, and a token if none exists."""
     location.mounted.mkdir(parents=True, exist_ok=True, mode=0o700)
     location.mounted.chmod(0o700)
     records.make_token(location.token_file)

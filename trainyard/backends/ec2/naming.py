@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 CLUSTER = "trainyard-cluster"
-# On kept disks, instead of the cluster's tag: the name of the former cluster.
+# The tag that replaces the cluster's tag on kept disks. Its value is the former cluster's name.
 KEPT = "trainyard-kept"
 # The owner: the user and machine that made the cluster, and that have its key and token.
 OWNER = "trainyard-owner"
-# On the head, once Ray runs there: the fingerprints of the document that it was made from, and of
-# the part whose change needs a new head.
+# Tags of a head on which Ray runs: the fingerprints of the document that the head was made from,
+# and of the document's part whose change needs a new head.
 MADE_FROM = "trainyard-made-from"
 HEAD_FROM = "trainyard-head-from"
 # The value of HEAD_FROM on a head that plain `ray up` made.
 RAY_UP = "ray up"
-# On every instance: the fingerprint of its group at the launch, and its image by digest.
+# Tags of every instance: its group's fingerprint at the launch, and its image by digest.
 NODE_FROM = "trainyard-node-from"
 IMAGE = "trainyard-image"
-# On every instance: the AMI's name in the file, and the subnets that were usable at the launch. A
-# running cluster keeps both.
+# Tags of every instance: the AMI's name in the file, and the subnets that were usable at the
+# launch. A running cluster keeps both.
 AMI = "trainyard-ami"
 SUBNETS = "trainyard-subnets"
 

@@ -105,7 +105,7 @@ def security_groups(aws: Aws, name: str) -> list[dict[str, Any]]:
 
 
 def security_group(location: Location) -> str | None:
-    """Return the id of the file's or else the cluster's security group; None before it exists."""
+    """Return the id of the file's security group, else of the cluster's; None before it exists."""
     made = (group["GroupId"] for group in security_groups(location.aws, location.name))
     return location.section.security_group or next(made, None)
 

@@ -53,8 +53,8 @@ NAME_ONE = "name one, `ec2.subnet`"
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
     """Check everything; raise one PrerequisiteError with all problems.
 
-    For each optional check that AWS did not answer, returns a step without action that the plan
-    shows.
+    For each optional check that AWS did not answer, returns a step that does nothing, so that
+    the plan shows the check.
     """
     facts, errors = ask(spec, site, location)
     refuse(spec, facts, {name: error for name, error in errors.items() if name not in OPTIONAL})
@@ -68,7 +68,10 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
 
 
 def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]) -> None:
-    """Raise one PrerequisiteError with all problems and AWS's `errors`, which are by question."""
+    """Raise one PrerequisiteError with all problems and AWS's errors, if there are any.
+
+    `errors` has AWS's errors by the question's name.
+    """
     found = (*problems(spec, facts), *by_host(errors))
     if found:
         raise PrerequisiteError(
@@ -368,7 +371,7 @@ RULES: Sequence[Callable[..., Iterator[Problem]]] = (
     _key,
     _profile,
 )
-# The problem to report if the fact of this name is false.
+# The problem to report for each fact that is false, by the fact's name.
 CLAIMS = {
     "may_pass_role": Problem(
         "this user",

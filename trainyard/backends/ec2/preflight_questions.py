@@ -21,7 +21,7 @@ from trainyard.spec.cluster import ClusterSpec
 
 # An item of an answer of AWS's `describe` calls.
 Object = Mapping[str, Any]
-# The answers by the names of the questions (`_questions`); unanswered questions have no entry.
+# The answers by question (`_questions`); a question without an answer has no entry.
 Facts = Mapping[str, Any]
 # Programs that `ray up` runs here, and their packages in Debian.
 PROGRAMS = {"rsync": "rsync", "ssh": "openssh-client"}
@@ -38,8 +38,8 @@ OPTIONAL = {
 }
 STANDARD = ("L-1216C47A", "L-34B43A08")
 GRAPHICS = ("L-DB2E81BA", "L-3819A6DF")
-# By instance family: the codes of its vCPU quotas on demand and as spot (EC2 user guide, "EC2
-# instance type quotas").
+# For each instance family, the codes of its two vCPU quotas: on demand, and spot (EC2 user guide,
+# "EC2 instance type quotas").
 QUOTAS = {
     **dict.fromkeys((*"acdhimrtz", "im", "is"), STANDARD),
     **dict.fromkeys(("g", "gr", "vt"), GRAPHICS),

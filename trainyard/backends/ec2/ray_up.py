@@ -97,7 +97,10 @@ class Launch:
         self.run = RayUp(file, self.location.log, self.location.environ, restart=is_new)
 
     def _has_passed(self, stage: int | None) -> Answer:
-        """Say whether `ray up` has reached a stage, or its end (None). Raises the cause of a failure."""
+        """Say whether `ray up` has reached a stage; if `stage` is None, whether it has ended.
+
+        Raises the cause of a failure.
+        """
         if self.run is None:
             return no(self.cost if self.head is None else "it does not match the file")
 
@@ -254,8 +257,8 @@ def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
 def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
     """Say whether a head that may have runs must be replaced.
 
-    A head of plain `ray up` must, and a head that ran Ray and differs from the file. A head without
-    a fingerprint never ran Ray, and has no runs.
+    A head that plain `ray up` made must be replaced. So must a head that ran Ray and differs
+    from the file. A head without a fingerprint never ran Ray, and has no runs.
     """
     written = head.tags.get(naming.HEAD_FROM)
     return naming.CLUSTER not in head.tags or written not in (None, made_from[naming.HEAD_FROM])

@@ -55,10 +55,10 @@ class Instance:
 
 
 def of_cluster(location: Location) -> list[Instance]:
-    """Ask AWS for the instances with Ray's tag of this cluster name, in any state, head first.
+    """Ask AWS for the instances that Ray tagged with this cluster name, in any state, head first.
 
-    The instances may belong to another owner, or come from plain `ray up`. Raises RequestError if
-    there are none, and the credentials are not of the recorded account.
+    The instances may belong to another owner, or come from plain `ray up`. Raises RequestError
+    if there are none, and the credentials belong to another account than the recorded one.
     """
     found = instances(location.aws, {naming.RAY_CLUSTER: location.name})
     if not found:

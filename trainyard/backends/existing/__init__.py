@@ -1,4 +1,4 @@
-"""A Ray cluster of another owner, used by its address or through a Kubernetes service."""
+"""A Ray cluster of another owner, reached at its address or through a Kubernetes service."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
     """Ask Ray; return a finding for an error, such as a wrong token or an unsupported version.
 
-    A Ray that does not answer is no finding: `cluster.status` shows that.
+    If Ray does not answer, that is no finding, because `cluster.status` shows it.
     """
     try:
         _answer(spec, site)

@@ -1,4 +1,4 @@
-"""Another owner's Ray cluster on Kubernetes, by a port-forward to the pod behind its service."""
+"""Another owner's Ray cluster on Kubernetes: a port-forward leads to the pod behind its service."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def token(service: Service, secret: str) -> str:
 def pod_behind(service: Service, described: Object) -> Object | None:
     """Ask for a running pod behind the service, preferably a ready one.
 
-    None if none runs, or if the service has no selector.
+    Returns None if no such pod runs, or if the service has no selector.
     """
     selector = described["spec"].get("selector")
     if not selector:

@@ -172,7 +172,7 @@ def _steps(desired: Desired) -> list[Step]:
 def _object_steps(desired: Desired) -> list[Step]:
     where = desired.location
     steps = [objects.namespace_step(where, desired.documents.namespace)]
-    # The logins pull the image that the cluster keeps.
+    # If the cluster keeps its image, the Secret stays too: the image is pulled with its logins.
     if not desired.keeps_logins:
         steps.append(objects.login_step(where, desired.pull_secret))
     steps.append(objects.token_step(where))

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from trainyard.diagnosis import Diagnosis, merged
 
-# Kubelet, scheduler and operator retry within seconds: a cause that lasts longer stays.
+# Kubelet, scheduler and operator retry within seconds, so a cause that lasts longer is permanent.
 SOON = 5.0
 # A restarting API server is unreachable for half a minute, and calls hosts lost for another 40 s
-# (Kubernetes 1.34). A minute is also enough to install an operator, to start DNS, and until a busy
-# kubelet has a Secret.
+# (Kubernetes 1.34). A minute is also enough to install an operator, to start DNS, and for a busy
+# kubelet to get a Secret.
 MINUTE = 60.0
 # The longest time without any change, unless an image is pulled: Ray gives its dashboard 150 s
 # (shared/ray_nodes.py).

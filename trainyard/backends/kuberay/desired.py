@@ -88,7 +88,8 @@ def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
     """
     where = location.of_section(spec, site, section)
     location.refuse_other(site, where)
-    # Before the parallel requests, so that a rejected login is one error, not several.
+    # This request comes before the parallel ones, so that a rejected login is one error, not
+    # several.
     live = _live(where, spec)
     if live is None or site.wishes.recreate:
         rights.refuse_missing(where, rights.needed(spec, section))
@@ -154,7 +155,10 @@ def _running(live: Object | None) -> dict[str, str]:
 
 
 def _reference(image: PinnedImage, running: str | None) -> str:
-    """Return the running reference if it has the image's digest: another name is no drift."""
+    """Return the running reference if its digest is the image's, else the image's reference.
+
+    Another name of the same image is no drift.
+    """
     if running and image.digest and running.endswith(f"@{image.digest}"):
         return running
     return image.reference
@@ -191,7 +195,7 @@ def pull_secret(
 
 
 def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return an image's login by the registry's key for kubelets; {} without a usable login."""
+    """Return an image's login under the key that kubelets expect; {} without a usable login."""
     login = image.login
     if login is None or (others and not login.password):
         return {}

@@ -54,7 +54,7 @@ def _rest_step(where: Location) -> Step:
 
 
 def _labelled(where: Location) -> Left:
-    """Return the cluster's objects, except a RayCluster and the objects that one owns.
+    """Return the cluster's objects, except RayClusters and the objects that these own.
 
     Kubernetes removes an owned object together with its owner. Secrets and the claim are read by
     name: the right to list Secrets would be the right to read every Secret of the namespace.

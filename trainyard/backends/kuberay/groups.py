@@ -45,7 +45,7 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 
 
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
-    """Return the file's groups by name, with numbers of nodes from the file.
+    """Return the file's groups by name, with the file's numbers of nodes.
 
     Resources are those of the RayCluster, or of the file for groups that the RayCluster lacks.
     """
@@ -62,7 +62,7 @@ def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
 
 
 def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
-    """Yield groups with another number of nodes than in the file: `cpu: 2 nodes now, 3 desired`.
+    """Yield each group whose number of nodes is not the file's: `cpu: 2 nodes now, 3 desired`.
 
     Other drift is not yielded. Yields nothing without a RayCluster.
     """

@@ -54,7 +54,7 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, with notes on lost, changed and a job's settings."""
+    """Return a cluster file's content, and notes on lost, changed and job settings."""
     key = _CLUSTER_OF.get(document["kind"])
     if key is None:
         return _Conversion(document).run()
@@ -76,7 +76,7 @@ class _Conversion:
         self._groups: dict[str, dict[str, Any]] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
-        """Take all keys with a place in a cluster file; return its content, and the notes."""
+        """Take all keys that fit into a cluster file; return the file's content, and the notes."""
         take = self._from.take
         for key in ("apiVersion", "kind"):
             take(key)
@@ -222,7 +222,7 @@ class _Conversion:
         for theirs, ours in {**_PODS, **_CLASSES}.items():
             value = self._from.take(*template, "spec", theirs)
             if value and ours == "tolerations":
-                # Kubernetes' default is Equal, the cluster file's Exists.
+                # Kubernetes' default operator is Equal; a cluster file's default is Exists.
                 pods[ours] = [{"operator": "Equal", **toleration} for toleration in value]
             elif value:
                 pods[ours] = value
@@ -469,7 +469,7 @@ def _container(place: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Move the image out of the groups if they all have the same; else return {}."""
+    """Move the image out of the groups if all have the same; else return {}."""
     images = {group.get("image") for group in groups}
     if len(images) > 1 or images == {None}:
         return {}

@@ -17,7 +17,7 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.seams.threads import side_by_side, within
 from trainyard.spec.cluster import ClusterSpec
 
-# Old kubeconfigs may name servers that do not answer; a list must not wait longer for them.
+# Old kubeconfigs may name servers that do not answer. `cluster.list` waits for them only this long.
 ANSWER_SECONDS = 3.0
 
 
@@ -41,7 +41,7 @@ def discover(
         kubes[_key(kube)] = kube
 
     refused: dict[tuple[str, str], TrainyardError] = {}
-    # By server, namespace and name: several contexts may lead to one server.
+    # The keys are server, namespace and name, because several contexts may lead to one server.
     others: dict[tuple[str, str, str], FoundCluster] = {}
     for kube, answer in zip(kubes.values(), side_by_side(ask, kubes.values()), strict=True):
         if isinstance(answer, TrainyardError):
@@ -74,7 +74,7 @@ def discover(
 def _located(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Location], dict[str, str]]:
-    """Return the clusters' locations by name, and for clusters without one, the reason by name."""
+    """Return two dicts by cluster name: the location, or why there is none."""
     locations = {}
     problems = {}
     for spec, site in clusters:

@@ -19,7 +19,7 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
-# Keys that locate a cluster. A command refuses a `--set` of these that contradicts the record.
+# Keys that locate a cluster. A command refuses a `--set` of such a key that contradicts the record.
 _KEYS = ("namespace", "context", "kubeconfig")
 
 
@@ -43,7 +43,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Record:
-    """The recorded location, which finds a cluster even if its file or context has changed.
+    """The recorded location, which is still right if the cluster's file or context has changed.
 
     `kubeconfig` is a list of paths, separated as in $KUBECONFIG.
     """
@@ -139,7 +139,6 @@ def read(site: Site) -> Record | None:
 
 
 def record_of(location: Location) -> Record:
-    """Return the record of a location."""
     kube = location.kube
     return Record(
         name=location.name,
@@ -177,7 +176,7 @@ def kubectl_words(location: Location) -> list[str]:
 
 
 def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
-    """Return the kubectl command that runs `command` on a node, or a shell if it is ""."""
+    """Return the kubectl command that runs `command` on a node; "" opens a shell."""
     container = naming.WORKER_CONTAINER
     if pods.is_head(pod):
         container = naming.HEAD_CONTAINER
@@ -192,7 +191,7 @@ def exec_words(location: Location, pod: Object, command: str, *, terminal: bool)
 def ray_cluster(location: Location) -> Object | None:
     """Ask for the cluster's RayCluster; None if it does not exist.
 
-    Raises RequestError if a RayCluster of this name exists that Trainyard did not make.
+    Raises RequestError if Trainyard did not make the RayCluster of this name.
     """
     live = location.kube.get(RAY_CLUSTER, location.name, namespace=location.namespace)
     if live is None or is_ours(live, location.name):
@@ -221,7 +220,7 @@ def owners(found: Mapping[str, Any]) -> list[Owner]:
 
 
 def owner_of(live: Object, name: str) -> Object:
-    """Return the ownerReference with which Kubernetes removes an object with the RayCluster."""
+    """Return the ownerReference that makes Kubernetes remove an object with the RayCluster."""
     return {
         "apiVersion": RAY_CLUSTER.api,
         "kind": RAY_CLUSTER.name,

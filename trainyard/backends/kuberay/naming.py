@@ -46,7 +46,8 @@ def token_secret(name: str) -> str:
 
 
 # Cluster names have no dots, so no token's Secret has the name of a pull Secret. `image.verify` has
-# its own Secret, as `cluster.up` or `cluster.down` may change the cluster's at the same time.
+# its own Secret, because `cluster.up` or `cluster.down` may change the cluster's pull Secret at the
+# same time.
 def pull_secret(name: str) -> str:
     return f"{name}.pull"
 

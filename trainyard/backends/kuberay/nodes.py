@@ -116,7 +116,7 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
     # does after a restart of a kubelet or control plane.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
     if cause and cause.key == diagnosis.WAITS_FOR_HEAD:
-        # Every worker waits a while for its head, which is no fault yet.
+        # Every worker waits a while for its head, so waiting is no fault yet.
         return _Seen("starting", cause.summary)
     if cause and not (lives and cause.key == NOT_READY):
         return _Seen("broken", cause.summary)

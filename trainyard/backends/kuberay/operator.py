@@ -25,7 +25,8 @@ RAY_CLUSTERS = "rayclusters.ray.io"
 # The descriptions of Trainyard's Helm releases begin with this. A failed or killed Helm leaves a
 # release with another description.
 BY_US = "by trainyard"
-# Helm without --wait takes seconds: a killed command left a release that is pending for longer.
+# Helm without --wait takes only seconds. A release that is pending for longer is left from a killed
+# command.
 PENDING_SECONDS = 15
 # The operator's image has about 60 MB, and its registry may be slow. The limit exceeds the longest
 # tolerance (debounce.STILL), so that a cause is reported first.

@@ -17,10 +17,10 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 def discover(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """List the RayClusters without Trainyard's label in a namespace, or in all (None).
+    """List the RayClusters without Trainyard's label in a namespace; None means all namespaces.
 
     Raises PrerequisiteError if the context does not exist, and OutsideError if the user may not
-    list them.
+    list RayClusters.
     """
     kube = api.connect(config.access(environ, context=context))
     try:
@@ -40,7 +40,8 @@ def discover(
 def _described(cluster: Object, context: str) -> OthersCluster:
     """Return a RayCluster with the content of a file that uses its service (backend existing).
 
-    Notes say if the head has no service yet, whose name is then a guess, or if no token is needed.
+    Notes say if the head has no service yet, so that the service's name is a guess, or if the
+    cluster needs no token.
     """
     name = cluster["metadata"]["name"]
     namespace = cluster["metadata"]["namespace"]

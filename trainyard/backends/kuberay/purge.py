@@ -25,10 +25,11 @@ TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT, *RAY_KINDS)
 
 
 def steps(where: Location, site: Site) -> list[Step]:
-    """Return the steps of --purge; a step that does nothing names each thing that stays, and why.
+    """Return the steps of --purge; for each thing that stays, a step without action says why.
 
-    Raises RequestError if other Ray objects need the operator, ForbiddenError if the user may not
-    list them, and PrerequisiteError if Helm is missing to remove what Trainyard installed.
+    Raises RequestError if other Ray objects need the operator, ForbiddenError if the user may
+    not list them, and PrerequisiteError if Helm is missing but needed to remove what Trainyard
+    installed.
     """
     section = where.section.operator
     helm = operator.helm_of(where, site)
@@ -56,7 +57,7 @@ def steps(where: Location, site: Site) -> list[Step]:
 def refuse_while_needed(where: Location, what: str = "the KubeRay operator") -> None:
     """Raise RequestError if any namespace has a Ray object other than this cluster's RayCluster.
 
-    `what` is the thing to remove, which such objects need.
+    `what` names the thing to be removed, which those objects need.
     """
     users = []
     for kind in RAY_KINDS:
@@ -158,7 +159,7 @@ def _why_it_stays(where: Location, name: str) -> str:
 def _tenants(where: Location, namespace: str) -> list[str]:
     """Return a namespace's objects that are neither this cluster's nor the operator's.
 
-    Only the kinds TENANTS count, without kinds that the user may not list.
+    Only objects of the kinds TENANTS count. Kinds that the user may not list are skipped.
     """
     others = []
     for kind in TENANTS:

@@ -190,7 +190,8 @@ def _shown(word: str, value: Any) -> Any:
 def differences(desired: Desired) -> tuple[Change, ...]:
     """Return the differences between the running RayCluster and the file.
 
-    A dry run of the API server fills in its defaults, so that they are no differences.
+    A dry run of the API server adds its defaults to the desired RayCluster, so that defaults do
+    not count as differences.
     """
     if desired.running is None:
         return ()
@@ -227,7 +228,7 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
         live = location.ray_cluster(desired.location)
         if live is None or pods.is_leaving(live):
             return no("there is none")
-        # No detail: the title already names the differences.
+        # The detail is empty, because the title already names the differences.
         if changes(live, _send(desired, live, dry_run=True)):
             return no("")
         return YES
@@ -264,7 +265,7 @@ def replace_step(desired: Desired) -> Step | None:
 
 
 def _owned(body: Object, live: Object | None) -> Object:
-    """Add the live RayCluster's owner annotation to the body, as an apply must keep it."""
+    """Add the live RayCluster's owner annotation to the body, so that an apply keeps the owner."""
     if live is None:
         return body
     annotations = {**body["metadata"]["annotations"], naming.OWNER: ownership.named_by(live)}

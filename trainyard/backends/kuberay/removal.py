@@ -41,7 +41,7 @@ def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]
 def ray_cluster_step(
     location: Location, id: str, title: str, uids: frozenset[str], *, disruptive: bool
 ) -> Step:
-    """Return the step that removes these RayClusters, and waits until all they own is gone.
+    """Return the step that removes these RayClusters, and waits until their objects are gone too.
 
     Without the wait, a service that is removed late would block its successor's name.
     """
@@ -61,8 +61,8 @@ def ray_cluster_step(
         return [*objects, *owned.left(location, uids)]
 
     def remove() -> None:
-        # A leash makes the RayCluster own the Secrets, which must outlive this step: the next
-        # cluster needs the Secrets, or the next step removes them and waits for their end.
+        # A leash makes the RayCluster own the Secrets. They must outlive this step: either the next
+        # cluster needs them, or the next step removes them and waits for their end.
         leash.release_secrets(location)
         for uid in uids:
             kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)

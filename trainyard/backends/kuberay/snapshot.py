@@ -33,7 +33,7 @@ def if_allowed(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Pods, the head's first, with their owner, and all events of their namespace, oldest first.
+    """The pods of one owner, head first, and all events of their namespace, oldest first.
 
     `owner` is a RayCluster or a Deployment, or None. `name` returns a pod's name in messages.
     `wait_for_machines` is how many seconds a pod may wait for a host.

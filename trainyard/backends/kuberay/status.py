@@ -44,8 +44,8 @@ from trainyard.seams.kube.types import NODE, Object
 from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 
-# In the logs, the file name of a container's output is the container's name, with this prefix for
-# the former run.
+# In the logs, a container's output has the container's name as file name. For the former run, this
+# prefix comes before the name.
 FORMER = "former "
 DEVICE_PLUGIN = (
     "Does NVIDIA's device plugin run there? It withdraws broken GPUs: kubectl describe node {host}"
@@ -190,7 +190,7 @@ def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
 def _ask_ray(
     dashboard: Dashboard, token: str | None, snapshot: Snapshot
 ) -> tuple[frozenset[str], str]:
-    """Ask Ray for the names of its living nodes; without any, the text says why."""
+    """Ask Ray for the names of its living nodes; without an answer, the text says why."""
     if not _runs(snapshot.head):
         return frozenset(), "the head does not run"
     try:
@@ -215,9 +215,10 @@ def _token_command(where: Location, site: Site) -> str:
 
 
 def logs(dashboard: Dashboard, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last log lines of all nodes, or of `node`; `follow` until no pod is left.
+    """Return the last log lines of all nodes, or of `node`.
 
-    Raises NotReadyError without pods, UnknownNodeError for an unknown `node`.
+    With `follow`, also returns new lines until no pod is left. Raises NotReadyError without pods,
+    UnknownNodeError for an unknown `node`.
     """
     where = dashboard.location
     found = node_pods(where)

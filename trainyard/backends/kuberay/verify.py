@@ -238,10 +238,10 @@ def run(
     report: Callable[[str], None] = lambda text: None,
     clock: Clock | None = None,
 ) -> list[HostResult]:
-    """Make the probe pods (by their host), wait until each has ended, and remove them.
+    """Make the probe pods, wait until each has ended, and remove them.
 
-    Probe pods of an earlier, killed command are removed first. Raises the API's error if a pod
-    cannot be made.
+    `probes` has the pods by host. Probe pods of an earlier, killed command are removed first.
+    Raises the API's error if a pod cannot be made.
     """
     _remove(where)
     try:

@@ -46,7 +46,7 @@ _STAYS = Problem("what was made stays", "to remove it: trainyard cluster.down")
 
 
 class Waiting:
-    """Waits for one cluster; only after `begin` does `done` raise causes."""
+    """Waits for one cluster. `done` raises causes only after `begin`."""
 
     def __init__(
         self, location: Location, dashboard: Dashboard, *, now: Callable[[], float] = time.monotonic
@@ -109,7 +109,7 @@ class Waiting:
         raise error
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
-        """Return a text on what is missing, or "", and the present causes.
+        """Return what is missing as text, "" if nothing is, and the present causes.
 
         Raises NotReadyError if the RayCluster was removed after `begin`.
         """
@@ -132,7 +132,7 @@ class Waiting:
         if not pods.is_true(cluster, "HeadPodReady"):
             return "KubeRay has not seen yet that the head is ready", ()
 
-        # From here on no causes of the RayCluster's status: all pods are ready, so they may be stale.
+        # From here on, the RayCluster's status is no cause: all pods are ready, so it may be stale.
         try:
             alive = self._dashboard.alive(token(self._location), snapshot.pods)
         except OutsideError as error:
@@ -158,7 +158,7 @@ def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
 
 
 def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
-    """Return the cause for a wait in which nothing changes; () while an image is being pulled."""
+    """Return the cause to report if nothing changes for too long; () while an image is pulled."""
     if any(node.is_pulling for node in unready):
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)

@@ -27,7 +27,10 @@ def _record(files: ClusterFiles) -> Path:
 
 
 def observe(files: ClusterFiles) -> LeashStatus | None:
-    """Return the recorded leash, with a problem unless its process runs; None without a leash."""
+    """Return the recorded leash; None without a leash.
+
+    The leash has a `problem` if its process has ended, or is still starting.
+    """
     record = read_json(_record(files))
     if not record:
         return None

@@ -224,10 +224,11 @@ def check(nodes: int, *, memory: int) -> None:
 
 
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
-    """Return path and last lines of the log that says why a node ended.
+    """Return the path and the last lines of the log that says why a node ended.
 
-    It is the first log with lines: that of the Ray daemon that the keeper names, or those of
-    gcs_server and raylet if Ray had started; else the node's own output.
+    If the keeper gave up, that is the last line of the node's own output. Otherwise it is the
+    first log with lines: of the Ray daemon that the keeper names, or of gcs_server and raylet
+    if Ray had started. If none has lines, it is the node's own output.
     """
     printed = _lines(files.node_log(name))
     if printed and printed[-1].startswith(GAVE_UP):
@@ -244,7 +245,7 @@ def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
 
 
 def _daemons(printed: Sequence[str]) -> list[str]:
-    """Return the daemon that the keeper names, else both of Ray's; [] if Ray had not started."""
+    """Return the daemon that the keeper names, else both daemons; [] if Ray had not started."""
     for line in reversed(printed):
         if line.startswith(DIED):
             return [line.removeprefix(DIED)]

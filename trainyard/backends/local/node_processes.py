@@ -42,10 +42,10 @@ class NodeRecord:
 def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping[str, str]) -> None:
     """Start a node's keeper, which starts Ray, and record it."""
     temp_dir = files.node_temp(plan.name)
-    # Ray opens `temp_dir` to all users, but its parent is only this user's. The directory may
-    # exist: on a busy machine a process of an earlier node was seen to leave it behind.
+    # Ray opens `temp_dir` to all users, but only this user can enter its parent. The directory may
+    # exist: on a busy machine, a process of an earlier node was seen to leave its directory behind.
     temporary(files, plan.name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    # A resolved link would lead out of the virtual environment, which Python knows by this path.
+    # The link is not resolved: Python finds its virtual environment only by this path.
     python = Path(sys.executable)
     environment = node_environment(files, plan, environ, programs=python.parent)
     log = files.node_log(plan.name)
@@ -122,7 +122,7 @@ def read(files: ClusterFiles) -> dict[str, NodeRecord]:
 
 
 def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
-    """Return the cluster's processes, by the keepers' sessions and the mark in environments."""
+    """Return the cluster's processes: those of the keepers' sessions, and those with its mark."""
     keepers = [record.process for record in read(files).values()]
     return processes.members(keepers, marker=files.marker())
 

@@ -1,4 +1,4 @@
-"""MicroK8s on hosts with SSH, and a Ray cluster on that Kubernetes by the backend kuberay."""
+"""MicroK8s on hosts with SSH. On that Kubernetes, the backend kuberay makes a Ray cluster."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Return findings on the hosts; with a Kubernetes, also on unfinished steps and KubeRay."""
+    """Return findings on the hosts and, if Kubernetes was made, on unfinished steps and KubeRay."""
     hosts = _lab(spec, site)
     now = snapshot.read(hosts)
     findings = [*doctor.findings(hosts, now)]

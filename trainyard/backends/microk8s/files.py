@@ -1,4 +1,4 @@
-"""The files for hosts, rendered from the templates in microk8s/; pure but for the read of CAs."""
+"""The files for hosts, rendered from the templates in microk8s/; pure except for reading CAs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
 
 
 def operator_values(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the values for the KubeRay operator's chart; the cluster file's take precedence."""
+    """Return the values of the operator's chart; those in the cluster file take precedence."""
     values: dict[str, Any] = yaml.safe_load(_template("kuberay-operator.yaml"))
     return {**values, **spec.kuberay.operator.values}
 

@@ -64,8 +64,8 @@ def _alike(
 
 def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
     skews = [fact.skew for fact in facts.values()]
-    # With an even number of hosts, this machine's clock is added, so that the median is one clock
-    # that decides which of two differing hosts is wrong.
+    # With an even number of hosts, this machine's clock is added. Then the median is a single
+    # clock, and decides which of two differing hosts is wrong.
     middle = median(skews if len(skews) % 2 else [*skews, 0.0])
     for host, fact in facts.items():
         off = fact.skew - middle

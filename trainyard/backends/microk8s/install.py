@@ -17,8 +17,8 @@ from trainyard.wording import counted
 
 START_SECONDS = 180.0
 INFO_SECONDS = 20
-# The effect of an installation from a closed channel, by the sign that `snap info` prints instead of
-# the channel's version (snapd, cmd/snap/cmd_info.go).
+# `snap info` prints one of these signs instead of a closed channel's version (snapd,
+# cmd/snap/cmd_info.go). Each text says how that affects an installation.
 CLOSED = {
     "^": "an installation takes the next safer channel, and this one gets no updates",
     "--": "nothing can be installed from it",
@@ -146,9 +146,9 @@ def install_again(host: Host, lab: Lab) -> None:
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
     """Return a step for each host and minor version up to the channel, control planes first.
 
-    A MicroK8s from a snap file gets no step. Raises RequestError for another channel without
-    `upgrade`, for a downgrade, and for a MicroK8s from a file that differs from the snap file or
-    from the channel's minor version.
+    A MicroK8s from a snap file gets no step. Raises RequestError for a downgrade, and for another
+    channel without `upgrade`. Also raises it if an installed MicroK8s differs from the snap file,
+    or if one from a file differs from the channel's minor version.
     """
     facts = lab.facts()
     found = []
@@ -177,8 +177,8 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
             )
             raise RequestError(what, hint=hint)
 
-        # Upgrades change only the minor version in the channel: unlike `1.34-strict/stable`,
-        # `1.34/stable` needs --classic.
+        # Upgrades change only the minor version of the channel and keep the rest: `1.34/stable`
+        # needs --classic, `1.34-strict/stable` does not.
         rest = re.sub(r"^1\.\d+", "", lab.channel)
         for minor in range(now + (now != then), then + 1):
             channel = f"1.{minor}{rest}" if minor != then else lab.channel

@@ -1,4 +1,4 @@
-"""Hosts, each with its own MicroK8s, join one cluster: control planes singly, workers together."""
+"""Join hosts with MicroK8s into one cluster: control planes one by one, workers together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGENT_PORT = 25000
 DQLITE_PORT = 19001
 JOIN_SECONDS = 300.0
 READY_SECONDS = 180.0
-# A killed command's join still runs on the host: with this lock the next join waits.
+# A killed command's join still runs on the host. This lock makes the next join wait.
 ALONE = ("flock", "--close", "/var/snap/microk8s")
 # The joins of all workers share one token, which expires after this time.
 TOKEN_SECONDS = 1200
@@ -71,7 +71,7 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
         voting = sum(member.is_voter for member in members.values())
         if host.ip not in members:
             return no("it is no member yet")
-        # Fewer than VOTERS members need not all vote.
+        # With fewer than VOTERS members, it does not matter how many of them vote.
         if len(members) >= VOTERS and voting < VOTERS:
             return no(f"{voting} of {len(members)} members vote")
         return YES
@@ -79,9 +79,9 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
     def join() -> None:
         if not is_part(lab, host):
             refuse_dead_members(lab)
-            # Without `--controlplane`, with which the host would join as a worker: the flag sets the
-            # parameter of `--worker` to "as-master", and MicroK8s' join.py:689 only tests if that is
-            # true.
+            # `--controlplane` is left out, because with it the host would join as a worker: the
+            # flag sets the parameter of `--worker` to "as-master", and MicroK8s' join.py:689 only
+            # tests whether that parameter is true.
             _join(lab, [host])
 
     title = f"Join {host.name} as a control plane"

@@ -34,8 +34,8 @@ def step(lab: Lab, path: Path, *, after: str) -> Step:
         return no("it belongs to another cluster")
 
     def do() -> None:
-        # MicroK8s' kubeconfig names the host's address of the default route, which this machine may
-        # not reach, so the cluster file's address replaces it.
+        # MicroK8s' kubeconfig names the host's address on its default route. This machine may not
+        # reach that address, so the cluster file's address replaces it.
         write(path, lab.first.microk8s("config").stdout, lab.first.server)
 
     return Step(STEP, "Write the kubeconfig", done, do, after=after)
@@ -54,10 +54,10 @@ def write(path: Path, text: str, server: str) -> None:
 
 
 def choose_server(site: Site, path: Path, servers: Sequence[str]) -> None:
-    """Replace a kubeconfig's server that does not answer by the first of `servers` that does.
+    """Replace a kubeconfig's server, if it does not answer, with the first of `servers` that does.
 
-    Replaces the server in the cluster's record too. If no server with this CA answers, changes and
-    raises nothing: the next request to Kubernetes will raise the reason.
+    Replaces the server in the cluster's record too. If no server with this CA answers, changes
+    nothing and raises nothing: the next request to Kubernetes will raise the reason.
     """
     text = path.read_text()
     document = yaml.safe_load(text)

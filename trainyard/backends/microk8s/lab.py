@@ -40,7 +40,7 @@ class Host(ssh_hosts.Host):
         return f"https://{self.ip}:{API_PORT}"
 
     def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
-        """Run `microk8s WORDS` as root; with `check`, raise for another exit code than 0.
+        """Run `microk8s WORDS` as root; with `check`, raise if the exit code is not 0.
 
         MicroK8s may exit 0 without an effect.
         """
@@ -51,10 +51,10 @@ class Host(ssh_hosts.Host):
 class Lab:
     """The hosts of a cluster file, control planes first, and what to install on them.
 
-    MicroK8s is installed from `channel`, or from the files `snaps`, whose last is MicroK8s itself.
-    `images` are image files to load. `mirrors` are URLs by registry. Answers of hosts are cached
-    until `changed` is called; from then on each `look_again` drops them. Steps call it before each
-    check.
+    MicroK8s is installed from `channel`, or from the files `snaps`; the last of these is
+    MicroK8s itself. `images` are image files to load. `mirrors` are URLs by registry. Answers
+    of hosts are cached until `changed` is called. After that call, each `look_again` drops the
+    cached answers. Steps call `look_again` before each check.
     """
 
     hosts: Sequence[Host]
@@ -146,9 +146,9 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Return "no" for a host whose node is not Ready, with the image that a pod there waits for.
+        """Return "no" for a host with a node that is not Ready, and the image that a pod waits for.
 
-        `moved` is the number of pulled bytes, which shows a waiting step progress.
+        `moved`, the number of pulled bytes, shows that a waiting step makes progress.
         """
         ran = self.first.microk8s(*_pods_on(self.fact(host).node), check=False)
         detail = "its node is not Ready"
@@ -167,7 +167,7 @@ class Lab:
 
         Raises NotReadyError, which names the lock's owner, if another command holds the lock.
         """
-        # A reboot of the host loses the lock.
+        # The lock is lost when the host reboots.
         if self._lock is None or not self._lock.runs:
             self._lock = lock.take(self.first.connection, LOCK_FILE)
             self.changed()

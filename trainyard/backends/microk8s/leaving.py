@@ -1,4 +1,4 @@
-"""Hosts that must leave: the file no longer names them, or remains would prevent their join."""
+"""Hosts that must leave: the file no longer names them, or the remains of a join block the next."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing, warning
 from trainyard.wording import named
 
-# An annotation on each host's node: the file's SSH address of the host, for when the file no longer
-# names the host.
+# An annotation on each host's node: the host's SSH address in the file, which is needed once the
+# file no longer names the host.
 ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
 # dqlite writes its list of members to disk only every 30 s.
@@ -46,10 +46,10 @@ BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 
 def steps(lab: Lab, site: Site) -> list[Step]:
-    """Return the steps before any host joins: they remove remains and, with --remove, left hosts.
+    """Return the steps before any host joins: they remove hosts, and the remains of earlier joins.
 
-    Left hosts are hosts of the cluster that the file no longer names. Without --remove a step warns
-    about these hosts.
+    With --remove, the steps remove the hosts of the cluster that the file no longer names.
+    Without --remove, a step warns about these hosts.
     """
     # Without an answer no host would look like a node, and each would have to leave.
     if not lab.nodes():
@@ -91,7 +91,7 @@ def left_file(
     names = {fact.node for fact in known.values()}
     ips = {host.ip for host in hosts}
     left = {}
-    # While a dead node is a member of dqlite, no other may leave.
+    # While a dead node is a member of dqlite, no other node may leave.
     for name, node in sorted(nodes.items(), key=lambda item: is_ready(item[1])):
         is_in_file = name in names or internal_ip(node) in ips
         if _address(node) and not is_in_file:
@@ -115,7 +115,7 @@ def refuse_left(lab: Lab) -> None:
 
 
 def _refuse_unknown_addresses(left: Mapping[str, Object], site: Site) -> None:
-    """Raise RequestError if no cluster file here ever named a left host's address.
+    """Raise RequestError if no cluster file here ever named the address of a host to remove.
 
     The address in the node's annotation is not trusted (see addresses.py).
     """

@@ -15,7 +15,7 @@ from trainyard.wording import counted, named
 LOAD_SECONDS = 600.0
 # The snap has a few hundred MB, and the store may be slow.
 INSTALL_SECONDS = 900.0
-ON_HOST = "/var/tmp"  # noqa: S108 (root writes there; a name of its own is made for each file)
+ON_HOST = "/var/tmp"  # noqa: S108 (root writes there, and each file gets a new name)
 
 
 def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
@@ -125,7 +125,8 @@ def _install(host: Host, path: Path, *flags: str) -> None:
 def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
     """Return the image files that a host lacks.
 
-    A file is present if the host has its name plus an ending of `among`, in the same size.
+    The host has an image file if it has a file of the same size, whose name has one of the
+    endings `among` added.
     """
     missing = []
     for path in lab.images:

@@ -49,9 +49,10 @@ def refuse(
     desired: Desired,
     silent: Sequence[Problem] = (),
 ) -> None:
-    """Raise one PrerequisiteError with all problems; `silent` are those of hosts without an answer.
+    """Raise one PrerequisiteError with all problems.
 
-    Raises nothing if `silent` has the only problems.
+    `silent` are the problems of hosts that did not answer. If there are no other problems,
+    raises nothing.
     """
     found = tuple(problems(hosts, facts, desired))
     if found:

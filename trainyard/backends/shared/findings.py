@@ -42,7 +42,7 @@ def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
     A disruptive step is no repair here: only `cluster.up` checks for runs in flight.
     """
     found: list[Finding] = []
-    # The index of a step's finding, by the step's id.
+    # The index in `found` of each step's finding, by the step's id.
     places: dict[str, int] = {}
     try:
         for step, planned in asked(steps()):

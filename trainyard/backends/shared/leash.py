@@ -45,9 +45,9 @@ class Leash:
 
 
 def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step that sets the file's leash, or that removes a leash the file lacks.
+    """Return the step that sets the file's leash, or takes off a leash that the file lacks.
 
-    Neither disturbs runs.
+    Neither step disturbs runs.
     """
     if spec.leash is None:
         if leash.observe():
@@ -84,7 +84,7 @@ def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[St
 def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
     """Return the step that waits until the leash has shown that it can end the cluster.
 
-    The step first sets a leash with a problem again.
+    If the leash has a problem, the step first sets the leash again.
     """
 
     if spec.leash is None:
@@ -120,9 +120,9 @@ def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
 def differences(
     spec: ClusterSpec, made: float | None, observed: LeashStatus | None
 ) -> Iterator[str]:
-    """Yield the leash's drift from the file, or else its problem.
+    """Yield the leash's drift from the file; without drift, yield the leash's problem, if any.
 
-    Yields no drift without a cluster (`made` is None).
+    Without a cluster (`made` is None) there is no drift.
     """
     desired = desired_leash(spec, made)
     is_same = desired is None and observed is None
@@ -167,7 +167,8 @@ def source() -> list[str]:
 def ended(now: ClusterStatus, state: Path) -> str:
     """Return a remark if a cluster with a recorded leash no longer runs, else "".
 
-    By the leash's limits, the remark says whether the leash can have ended the cluster.
+    The leash's limits show whether the leash can have ended the cluster, and the remark says
+    so.
     """
     record = read_json(state / _RECORD)
     if not record or now.state not in ("absent", "broken"):

@@ -40,7 +40,7 @@ class LogFile:
 def followed(
     read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
 ) -> Iterator[LogLine]:
-    """Yield each file's last `first` lines, then new lines each second while `goes_on()`."""
+    """Yield the last `first` lines of each file, then new lines each second while `goes_on()`."""
     known: dict[Hashable, list[str]] = {}
     while True:
         for file in read():
@@ -73,7 +73,10 @@ def ray_files(address: str, token: str | None, only: str) -> Iterator[LogFile]:
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
-    """Return the lines that a file gained between two reads of its end: the fewest that fit."""
+    """Return the lines that a file gained between two reads of its end.
+
+    If the reads fit together in several ways, returns the fewest lines.
+    """
     for start in range(len(before)):
         known = before[start:]
         if now[: len(known)] == known:

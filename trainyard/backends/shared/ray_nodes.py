@@ -43,20 +43,20 @@ RUNTIME_ENV_TRIES = 2
 RAY_CLIENT_PORT = 10001
 # Ray gives its dashboard 60 s to start; on 2 cores with a load of 10 it took longer.
 DASHBOARD_SECONDS = 150
-# A loaded dashboard may be slow, but one request must not delay the polling loop for longer.
+# A loaded dashboard may be slow, but one request must not delay the polling loop longer than this.
 ANSWER_SECONDS = 10.0
 # A process's start time is relative to a boot time in whole seconds, so it may be off by one. A
 # new node joins Ray only seconds after its start.
 CLOCK_SECONDS = 1.0
 
 
-# Fields of a plan that only Ray reads: recorded only if they have a value.
+# Fields of a plan that only Ray reads. They are recorded only if they have a value.
 _OF_RAY = ("resources", "labels", "ray_start")
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """A machine's resources, the default size of its nodes; `memory` is in bytes."""
+    """A machine's resources, which are the default size of its nodes; `memory` is in bytes."""
 
     cpus: int
     memory: int

@@ -71,7 +71,10 @@ def commands(line: str) -> list[list[str]] | None:
 
 
 def parameters(words: Sequence[str]) -> dict[str, str] | None:
-    """Return the parameters after `ray start`, flags with the value ""; None for other words."""
+    """Return the parameters after `ray start`; None if one does not begin with `--`.
+
+    A flag has the value "".
+    """
     found: dict[str, str] = {}
     rest = list(words)
     while rest:

@@ -61,7 +61,7 @@ def forget_step(state: Path, *, title: str = "Remove the cluster's record") -> S
 
 
 def read_json(path: Path) -> Any:
-    """Return a JSON file's content; None without a file. Raises OutsideError if it is no JSON."""
+    """Return a JSON file's content; None without a file. Raises OutsideError for invalid JSON."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:

@@ -13,7 +13,7 @@ class Taking:
     """A copy of a document from which keys are taken. An item taken from a list becomes None."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        # A deep copy: through a YAML anchor one object is at two paths, and each can be taken.
+        # The copy is deep: a YAML anchor puts one object at two paths, and each path can be taken.
         self._left = _copied(document)
 
     def take(self, *path: Step) -> Any:

@@ -44,7 +44,7 @@ def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnos
 
     `has_run`: the operator worked before, so its crashes are tolerated for longer. The operator
     ends when it cannot renew its lease ("leader election lost"), such as while control planes
-    leave. Kubernetes then waits longer before each restart: 10 s, 20 s, up to 5 min.
+    leave the cluster. Kubernetes then waits longer before each restart: 10 s, 20 s, up to 5 min.
     """
     refused = pods.condition(snapshot.owner or {}, "ReplicaFailure")
     # On a host that was just started, the operator crashes until it reaches the API server.
@@ -68,7 +68,7 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
         return None
 
     cause = explain_host(pod, snapshot.hosts)
-    # A leaving pod only waits for its kubelet to report its end: no cause but the host's counts.
+    # A leaving pod waits only until its kubelet reports the end, so only the host can be the cause.
     if cause is None and not pods.is_leaving(pod):
         cause = (
             explain_scheduling(pod, wait=snapshot.wait_for_machines)

@@ -114,7 +114,7 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     if container.waiting not in NO_IMAGE:
         return None
 
-    # The image's name from the pod's spec: the status may show another name of the same image.
+    # The image's name is read from the pod's spec: the status may show another name of the image.
     image = str(pods.declared(pod, container.name).get("image", ""))
     registry = registry_of(image)
     raw = _BEGINNING.sub("", container.message) or container.message
@@ -205,7 +205,7 @@ def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis
 
 
 def _ends_for_good(pod: Object, container: Container) -> bool:
-    """Say whether a container ended without a restart, or ended too often for chance."""
+    """Say whether a container ended and will not restart, or ended too often to be chance."""
     if container.waiting == "CrashLoopBackOff" or container.restarts >= TRIES:
         return not (container.is_init and container.ended and container.ended.code == 0)
     return bool(container.failed and container.ended) and pods.phase(pod) == "Failed"

@@ -62,7 +62,7 @@ _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )"
 
 
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
-    """Return a diagnosis if a pod's host is gone, or the host's Ready is False or Unknown.
+    """Return a diagnosis if a pod's host is gone, or the host's condition Ready is not True.
 
     If the user may not read hosts, `hosts` lacks the host. The host then counts as not ready if the
     pod's Ready is False while its ContainersReady is True
@@ -102,7 +102,7 @@ def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
         return None
     hosts = _PREEMPTION.split(str(scheduled.get("message") or ""))[0]
     cause = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
-    # Rules about claims keep their shorter tolerance: a new machine does not bring a claim.
+    # Rules about claims keep their shorter tolerance, because a new machine does not bring a claim.
     return cause and replace(
         cause, error=NoHostError, key="room", raw="", tolerates=cause.tolerates or max(SOON, wait)
     )

@@ -20,7 +20,7 @@ from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.types import Object
 
 _BEGINNING = re.compile(r'^.*?pods? "[^"]*" is forbidden: |^.*?error creating: ', re.DOTALL)
-# Hints for the API server's rejections: their texts name no key of the cluster file.
+# Hints for the API server's rejections, whose texts name no key of the cluster file.
 HINTS = {
     r"violates PodSecurity": "`kuberay: {security: {restricted: true, run_as_user: 1000}}` "
     "satisfies it, if the image can run without root.",

@@ -153,7 +153,10 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
 
 
 def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
-    """Return a worker group's values; in a group that grows, Ray sets `replicas`, so it is None."""
+    """Return a worker group's values.
+
+    `replicas` is None in a group that grows, because Ray sets it.
+    """
     replicas = None
     if not group.grows:
         replicas = group.least
@@ -173,7 +176,7 @@ def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
 def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> dict[str, Any]:
     return {
         "name": node.group,
-        # On the head Ray would set this label to `headgroup`. The autoscaler reads it as well.
+        # On the head Ray would set this label to `headgroup`. The autoscaler also reads the label.
         "labels": {"ray.io/node-group": node.group, **node.labels},
         "ray_start": _ray_start(node),
         "pod": rendered("pod", pod.values(inputs, node, with_autoscaler=with_autoscaler)),

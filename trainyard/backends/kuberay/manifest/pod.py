@@ -263,7 +263,7 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 
 
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
-    """Return the affinity that spreads nodes over hosts, or keeps them on one host, or None.
+    """Return the affinity that spreads nodes over hosts, or keeps them together; None for neither.
 
     ReadWriteOnce storage works on one host only, so all nodes must share a host.
     """
@@ -366,5 +366,5 @@ def _source(volume: KubeVolume) -> Values:
             empty_dir["sizeLimit"] = quantity(volume.empty_dir.size)
         return {"emptyDir": empty_dir}
 
-    # This type makes a path that the host lacks an error; the default makes an empty directory.
+    # With this type, a path that the host lacks is an error. The default makes an empty directory.
     return {"hostPath": {"path": volume.host_path, "type": "Directory"}}
