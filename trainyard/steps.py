@@ -123,9 +123,9 @@ def before_each(
 
 
 def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Step | Stage]:
-    """Give the steps a common time limit, in seconds from this call; None: no limit.
+    """Give the steps a common time limit, in seconds from this call; None sets no limit.
 
-    The limit is checked before each `done`, which then raises NotReadyError.
+    The limit is checked before each `done`; once it has passed, NotReadyError is raised.
     """
     if seconds is None:
         return steps
@@ -157,8 +157,8 @@ class StepResult:
 class PlannedStep:
     """The effect that a step would have now.
 
-    `state`: the step holds "already"; it "would" be done; or it cannot be asked until another step
-    holds ("after").
+    `state` is "already" if the step holds, "would" if it would be done, and "after" if it cannot be
+    asked until another step holds.
     """
 
     title: str

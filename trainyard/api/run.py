@@ -127,9 +127,9 @@ class Run:
         )
 
     def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds()`.
+        """Wait until `holds()` returns True.
 
-        After Ctrl-C, the run is stopped, and KeyboardInterrupt is raised once it has ended.
+        After Ctrl-C, the run is stopped, and KeyboardInterrupt is raised once the run has ended.
         """
         try:
             self._heard.wait(holds)

@@ -40,7 +40,7 @@ def ready(
     """Return the job and the cluster for a run of the tasks that did not succeed in `run`.
 
     The job's directory is read as it is now. The run's recorded flags apply, then `overrides`. With
-    `file`, the run moves to that cluster, and recorded flags for the former one are left out.
+    `file`, the new run uses that cluster, and recorded flags for the former cluster are left out.
     Raises RequestError.
     """
     _refuse_unfit(run, here)

@@ -22,8 +22,8 @@ _MOST_SERIES = 300
 _MOST_TAGS = 3
 
 
-# The last values of a scalar over the tasks of a run: "mean", "spread" (their standard deviation,
-# or None), "count".
+# A scalar's last values in all tasks of a run: "mean", "spread" (standard deviation, or None) and
+# "count".
 Final = dict[str, Any]
 
 

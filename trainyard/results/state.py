@@ -99,7 +99,7 @@ class Task:
 
     @property
     def files(self) -> tuple[AttemptFiles, ...]:
-        """Return the files of the last attempt, or with outputs_each_attempt of all attempts.
+        """Return the files of the last attempt; with outputs_each_attempt, those of all attempts.
 
         Attempts with unknown files are left out.
         """
@@ -220,7 +220,7 @@ class RunState:
         return self._kept_free
 
     def apply(self, event: Event) -> None:
-        """Update the state by one event; unknown kinds change only `last_contact`."""
+        """Update the state with one event; an event of unknown kind changes only `last_contact`."""
         self.last_contact = event.time
         match event:
             case RunStarted():

@@ -110,7 +110,7 @@ def let_streams_take_all() -> None:
 
 
 def unusable(error: OSError) -> NoReturn:
-    """Exit because of a file or stream used outside a task: Invoke's configuration, the help."""
+    """Exit because of an unusable file or stream outside a task, such as Invoke's configuration."""
     explained = _explained(error) or PrerequisiteError(
         f"{error.filename} cannot be used: {error.strerror}"
     )

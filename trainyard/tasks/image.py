@@ -205,7 +205,7 @@ def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") ->
     cluster = replace(call, overrides=tuple(overrides)).cluster()
     if not image:
         return cluster
-    # Not by `--set image=`, whose check rejects some paths of directories.
+    # `--set image=` is not used here, because its check rejects some paths of directories.
     spec = cluster.spec.with_image(image)
     return replace(cluster, loaded=replace(cluster.loaded, spec=spec))
 
