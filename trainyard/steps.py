@@ -21,7 +21,7 @@ StepKind = Literal["change", "leash", "stays"]
 
 @dataclass(frozen=True)
 class Answer:
-    """An outside system's answer: whether the step holds, and in words what was observed.
+    """An outside system's answer: whether the step holds; `detail` says what was observed.
 
     `warnings` are shown to the user although the step holds. `moved` measures progress, such as
     bytes downloaded: each change of the number restarts the step's deadline.
@@ -58,10 +58,10 @@ class Step:
     stable; the title is for people and may change. `kind` marks steps that are reported apart from
     other changes. `done` only reads. `do` makes the condition hold, may be repeated, and is called
     only if `done` said no. `deadline` is the limit in seconds for `done` to hold after `do`, or
-    after the last change of `Answer.moved`; `every` is the pause between two checks. `after` is
-    the id of an earlier step that `done` depends on. While that step does not hold, a plan prints
-    this step's title instead of calling `done`. `disruptive`: `do` ends or replaces nodes on which tasks
-    may run. `needs` is the flag without which `do` refuses, "" for none.
+    after the last change of `Answer.moved`; `every` is the pause between two checks. `after` is the
+    id of an earlier step that `done` depends on. While that step does not hold, a plan prints this
+    step's title instead of calling `done`. With `disruptive`, `do` ends or replaces nodes on which
+    tasks may run. `needs` is the flag without which `do` refuses, "" for none.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Step:
 class Stage:
     """A list of steps that is computed only when a run or plan reaches it.
 
-    `expand` may read from outside systems, but changes nothing; making a Stage asks nothing. `id`
+    `expand` may read from outside systems, but changes nothing; making a Stage reads nothing. `id`
     names the stage for code, as a step's does. `after` is the id of an earlier step that `expand`
     depends on. While that step does not hold, a plan prints its title instead of calling `expand`.
     """
@@ -313,7 +313,7 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
 
 
 def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
-    """Ask until the step holds. Raises NotReadyError at its deadline without progress."""
+    """Ask until the step holds. Raises NotReadyError if its deadline passes first."""
     give_up = clock.now() + step.deadline
     moved = 0
     while True:

@@ -345,7 +345,7 @@ class Cluster:
             raise
 
     def _connect_or_refuse(self, runtime_env: Mapping[str, Any]) -> None:
-        """Connect `ray` to this cluster; if the cluster is unreachable, make `ray.init` fail."""
+        """Connect `ray` to this cluster; make `ray.init` fail if that is impossible."""
         endpoint = clusters.connect(self._cluster)
         if endpoint.ray_address is None:
             self._blocks[-1].inside.enter_context(

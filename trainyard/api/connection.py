@@ -125,7 +125,7 @@ def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None
     try:
         ray.init(address, logging_level="WARNING", **settings, **node)
     except RuntimeError as error:
-        # Such as a version of Ray or Python that differs from the cluster's.
+        # For example, the cluster has another version of Ray or Python.
         what = f"this program's Ray cannot connect to the cluster: {str(error).strip()}"
         raise RequestError(what, where=address, hint=_DISPATCH) from error
     except (ConnectionError, ValueError) as error:
@@ -173,7 +173,7 @@ def _loopback_kept() -> Iterator[None]:
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = False
     try:
-        # The variable is for subprocesses.
+        # Subprocesses read the environment variable.
         with _variables({_CLUSTER: "0"}):
             yield
     finally:

@@ -1,8 +1,8 @@
 """Add the user's flags to commands in messages, so that users can copy the commands.
 
-Only tasks/ knows the command line. Messages of other code name plain commands, such as `trainyard
-image.push`. This module adds those of the user's flags that the command accepts; a function of
-tasks/ (`install`) says which. A command that already has `-f` is unchanged.
+Only tasks/ knows the command line. Messages of other code name plain commands, such as
+`trainyard image.push`. This module adds those of the user's flags that the command accepts; a
+function of tasks/ (`install`) says which. A command that already has `-f` is unchanged.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
 
 
 def _override(written: str, typed_for: str, task: str) -> str:
-    """Convert a `--set` of the task `typed_for` for another task; return "" if that is impossible.
+    """Convert a `--set` of the task `typed_for` for another task; "" if that is impossible.
 
     train.* and tune.* write `cluster.PATH` for the `PATH` of other commands.
     """

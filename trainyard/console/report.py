@@ -95,7 +95,7 @@ def _print_part(part: str | Table) -> None:
 
 
 def propose(command: str) -> None:
-    """Print the next command on stderr, unless TRAINYARD_NO_NEXT is set (`make demo` sets it)."""
+    """Print the next command on stderr, unless TRAINYARD_NO_NEXT is set, as in `make demo`."""
     if os.environ.get("TRAINYARD_NO_NEXT"):
         return
     note(f"next: {command}")
@@ -140,7 +140,7 @@ def note(text: str) -> None:
 
 
 def turn_away(stream: TextIO) -> None:
-    """Point a broken stream at /dev/null, so that Python can flush it at exit without an error."""
+    """Point a broken stream at /dev/null, so that Python's flush at exit succeeds."""
     with contextlib.suppress(io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -229,7 +229,7 @@ _NOT_SHOWN = ("is_stage", "kind", "warnings", "is_pulling")
 
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:
-    """Return a step, a node or a host as a document for --json; `detail` is renamed to "seen"."""
+    """Return a step, a node or a host as a --json document; `detail` becomes "seen"."""
     document = {}
     for name, value in asdict(shown).items():
         if name == "detail":

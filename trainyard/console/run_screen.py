@@ -33,7 +33,7 @@ from trainyard.results.sweep import Sweep
 from trainyard.wording import ESCAPES, visible
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
-WRITE_EVERY = 10.0  # seconds; the page reloads itself equally often (page/live.js)
+WRITE_EVERY = 10.0  # seconds; the open page reloads at this interval (page/live.js)
 _DRAW_EVERY = 0.1
 _BAR_WIDTH = 20
 _ERASE = "\r\x1b[2K"

@@ -80,7 +80,7 @@ def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = No
     """
     wanted = _wanted(run, state, among)
     if not wanted:
-        # `_limit` reads the record, which may name thousands of tasks: avoided if not needed.
+        # `_limit` reads the record, which may name thousands of tasks.
         return []
     limit = _limit(run)
     return [task for task in wanted if _fits(run, task, limit)]

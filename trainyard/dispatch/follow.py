@@ -68,7 +68,7 @@ class Screen:
         """Show an event; `state` is the run's state after it."""
 
     def tick(self, state: RunState) -> None:
-        """Update the parts of the display that change with time; called several times a second."""
+        """Update what changes with time; called several times a second."""
 
     def note(self, text: str) -> None:
         """Show a line about the run that comes from no event."""
@@ -86,8 +86,8 @@ class Follower:
     """Follows one run: records its events in `journal`, updates `state`, and shows them.
 
     `fetcher` is None if nothing is to be fetched. `interrupted` says whether the user pressed
-    Ctrl-C (or sent SIGTERM). An interruption stops the run with `stop_on_interruption`; otherwise
-    it only ends the following. With `catch_up`, only the events written so far are read.
+    Ctrl-C (or sent SIGTERM). With `stop_on_interruption`, this stops the run. Otherwise the run
+    continues, but is no longer followed. With `catch_up`, only the events written so far are read.
     `is_in_reach` has the same meaning as in Endpoint.
     """
 
@@ -311,8 +311,7 @@ def _first_line(job: Job) -> str:
 class Interrupts:
     """Catches Ctrl-C and SIGTERM: the first only sets `asked`, the second raises KeyboardInterrupt.
 
-    Before `hold`, the first signal raises KeyboardInterrupt as well: no run has begun that must be
-    stopped.
+    Before `hold`, the first signal also raises KeyboardInterrupt, because no run has to be stopped.
     """
 
     def __init__(self, *, held: bool = False) -> None:

@@ -32,7 +32,7 @@ from trainyard.spec.show import as_yaml
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
 
-# Ray's answer for some seconds after a cluster came up: the job must be submitted again.
+# Ray answers this for some seconds after a cluster came up. The job must then be submitted again.
 _NOT_YET = "No available agent to submit job"
 _SUBMIT_SECONDS = 30.0
 

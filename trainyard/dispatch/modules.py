@@ -27,7 +27,7 @@ def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
 
 
 def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
-    """Return a package for each name; Ray itself fetches remote addresses, which stay as they are.
+    """Return a package for each name; keep remote addresses, which Ray itself fetches.
 
     A package contains a directory with the module's name, as Ray expects. Raises RequestError for a
     module above PART_LIMIT bytes.

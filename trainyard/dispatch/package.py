@@ -56,7 +56,7 @@ class Listing:
     directory: Path
     files: tuple[SentFile, ...]
     left_out: tuple[LeftOut, ...]
-    # Directories that are sent as empty ones.
+    # Directories that are sent without files.
     empty_directories: tuple[str, ...] = ()
 
     @property

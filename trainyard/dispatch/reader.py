@@ -26,7 +26,7 @@ _BATCHES = 64
 _SOON = 0.1
 _LATE = 0.5
 _SILENCE = 15.0
-# The fewest last lines to request. If more lines are new, a second request reads the whole segment.
+# Request at least this many last lines. If more are new, a second request reads the whole segment.
 _FEW = 8
 # Bytes. A segment ends with the line that makes it reach ROLL_AT.
 _LONGEST_SEGMENT = stream.ROLL_AT + stream.LONGEST_LINE
@@ -54,7 +54,7 @@ class StreamReader:
         self._stopped = threading.Event()
         self.problem: OutsideError | None = None
         self.last_contact = time.monotonic()
-        # When the latest request that reached the stream's end was sent (time.monotonic).
+        # When the reader sent its latest request that reached the stream's end (time.monotonic).
         self._all_read_at = 0.0
         self._thread = threading.Thread(target=self._read, name=f"stream of {run}", daemon=True)
         self._thread.start()

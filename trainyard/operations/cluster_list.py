@@ -195,7 +195,7 @@ def _discover(
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
-    """Ask each backend that a file or a record names; `region` adds all backends with regions."""
+    """Ask each backend that a file or a record names; `region` adds those with regions."""
     names = {cluster.spec.backend for cluster in clusters} | set(recorded.values())
     if region:
         for name in get_args(BackendName):

@@ -125,7 +125,7 @@ def refuse_without_registry(cluster: Cluster) -> None:
 
 
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
-    """Return the cluster with the flags that let `up` remove hosts that its file no longer lists.
+    """Return the cluster with flags that let `up` remove hosts that its file no longer has.
 
     Raises RequestError for a backend without hosts, and for `force` without `remove`.
     """
@@ -141,7 +141,7 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
 
 
 def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
-    """Return the cluster with these flags. Raises RequestError if its backend has no such flag."""
+    """Return the cluster with these flags. Raises RequestError if its backend lacks one."""
     backend, site = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
@@ -297,7 +297,7 @@ def connect(cluster: Cluster) -> Endpoint:
 
 
 def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
-    """Make every host pull and run the image. Raises RequestError if nodes are not containers."""
+    """Let each host pull and run the image. Raises RequestError if nodes are not containers."""
     return cluster.backend.verify(cluster.spec, cluster.site, report=report)
 
 

@@ -90,7 +90,7 @@ def resumed(
         hint = f"To run all tasks again: trainyard train.dispatch {run.record()['job_directory']}"
         raise RequestError(what, hint=hint)
 
-    # With `together: true`, tasks that succeeded run again too.
+    # With `together: true`, all tasks run again, even those that succeeded.
     skipped = () if prepared.job.together else tuple(done)
     open_tasks = [name for name in names if name not in skipped]
     if not store.read_only.get():

@@ -268,7 +268,7 @@ def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
 
 
 def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
-    """Return the name of the only active run, None without one.
+    """Return the name of the only active run; None if no run is active.
 
     Runs whose cluster does not answer count only if no other run is active. Raises RequestError if
     several runs count.

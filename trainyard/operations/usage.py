@@ -50,7 +50,7 @@ class Usage:
 
 
 def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
-    """Ask a cluster for its usage; return an empty Usage if no node is up, or Ray does not answer.
+    """Ask a cluster for its usage; return an empty Usage if it is down or does not answer.
 
     `has_ended` says whether a run is recorded as ended, because Ray lists its job as running for a
     moment longer.
@@ -110,7 +110,7 @@ def _run(ray: RayApi, job: Job) -> RunNow:
 
 
 def _name(job: Job) -> str:
-    """Return the name of a job's run; for other jobs, the submission id or the driver's number."""
+    """Return the name of a job's run; for other jobs, Ray's id or the driver's number."""
     if job.belongs_to:
         return job.belongs_to.run
     return job.submission_id or f"Ray job {job.driver}"

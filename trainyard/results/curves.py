@@ -69,7 +69,7 @@ class JobFile:
 
 @dataclass(frozen=True)
 class Series:
-    """The curves of one task in one directory, by tag; `directory` is relative to its outputs."""
+    """One task's curves in one directory, by tag; `directory` is relative to the outputs."""
 
     task: str
     directory: str

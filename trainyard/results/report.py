@@ -190,7 +190,7 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
 
 
 def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return (count, caption) of each state; without empty states, except `succeeded`."""
+    """Return (count, caption) for each state that occurs, and always for `succeeded`."""
     figures = []
     for state, count in counts.items():
         if count or state == "succeeded":

@@ -124,7 +124,7 @@ def _create(run: RunDirectory, record: Mapping[str, Any], *, cluster: str, job: 
 
 
 def keep_study(run: RunDirectory, study: str) -> None:
-    """Begin a resumed sweep's study with the former run's `study`; write nothing if it is ""."""
+    """Begin a resumed sweep's study with the former run's `study`, unless it is empty."""
     if study:
         with written(run.study):
             run.study.write_text(study, encoding="utf-8")

@@ -162,7 +162,7 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos: of each task the last ones by name, at most the same number.
+    """Return images and videos: for each task the last by name, up to an equal share.
 
     `link` is the link to the file. `source` is the content of a small image, else the link again.
     """

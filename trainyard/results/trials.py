@@ -86,7 +86,7 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
 
 
 def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> Row:
-    """Return a parameter's axis: labels for choice and grid; for other kinds, ends and `log`."""
+    """Return a parameter's axis: for choice and grid its labels, else its ends and `log`."""
     (kind,) = parameter.keys() & KINDS
     axis: Row = {"key": name, "name": clean(name)}
     if kind not in ("choice", "grid"):
@@ -98,7 +98,7 @@ def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> R
 
 
 def _place(value: Any, axis: Row) -> object:
-    """Return a value's place on its axis: the index of its label, or the value itself."""
+    """Return a value's place on its axis: its label's index, else the value; None if unset."""
     if value is not None and "labels" in axis:
         return axis["labels"].index(clean(text_of(value)))
     return value

@@ -23,7 +23,7 @@ from trainyard.paths import cache_home, not_writable, state_home
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
-# A directory of the path is a file or a link, or a name is too long.
+# A file or a link is where the path needs a directory, or a name is too long.
 _NO_DIRECTORY = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
 
@@ -110,7 +110,7 @@ def let_streams_take_all() -> None:
 
 
 def unusable(error: OSError) -> NoReturn:
-    """Exit because of an unusable file or stream outside a task, such as Invoke's configuration."""
+    """Exit: outside a task, a file or stream is unusable, such as Invoke's configuration."""
     explained = _explained(error) or PrerequisiteError(
         f"{error.filename} cannot be used: {error.strerror}"
     )
@@ -153,7 +153,7 @@ def _explained(error: OSError) -> TrainyardError | None:
 
 def _current_directory_exists() -> bool:
     try:
-        os.getcwd()  # noqa: PTH109 - asked for whether it fails
+        os.getcwd()  # noqa: PTH109 - called only to see whether it fails
     except OSError:
         return False
     return True

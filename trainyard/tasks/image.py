@@ -195,7 +195,7 @@ def after_push(backend: str) -> str:
 
 
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:
-    """Return the cluster of the flags, with IMAGE, --base and --platform applied."""
+    """Return the cluster that the flags choose, with IMAGE, --base and --platform applied."""
     overrides = list(call.overrides)
     if base:
         overrides.append(f"build.base={base}")
