@@ -138,7 +138,7 @@ def image_names(directory: Path) -> tuple[str, ...]:
 
 
 def example_job(directory: Path) -> str:
-    """Return the job that hints name: the user's first job, else jobs/cartpole."""
+    """Return an example job for hints: the user's first job, else jobs/cartpole."""
     own = _own_jobs(directory)
     return f"jobs/{own[0] if own else 'cartpole'}"
 

@@ -160,7 +160,7 @@ class _Listener(Screen):
             self.wake()
 
     def conclude(self, state: RunState) -> None:
-        """Keep the final state; tasks that still had no end have ended with the run."""
+        """Keep the final state; tasks without a reported end have ended with the run."""
         self.state = state
         known = {task.name for task in self.ended}
         for task in state.tasks.values():

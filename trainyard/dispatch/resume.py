@@ -44,7 +44,7 @@ class Resumed:
         }
 
     def described(self, tasks: int) -> str:
-        """Return a line for users on tasks skipped and checkpoints used, of `tasks` tasks."""
+        """Return a line for users about skipped tasks and checkpoints, out of `tasks` tasks."""
         skipped = self.plan.skipped
         with_checkpoint = self.record()["from_checkpoint"]
         fresh = tasks - len(skipped) - len(with_checkpoint)

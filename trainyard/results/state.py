@@ -99,7 +99,7 @@ class Task:
 
     @property
     def files(self) -> tuple[AttemptFiles, ...]:
-        """Return the last attempt's files; with outputs_each_attempt, the files of all.
+        """Return the last attempt's files; with outputs_each_attempt, those of all attempts.
 
         Attempts with unknown files are left out.
         """

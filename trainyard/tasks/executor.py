@@ -110,7 +110,10 @@ def let_streams_take_all() -> None:
 
 
 def unusable(error: OSError) -> NoReturn:
-    """Exit: outside a task, a file or stream is unusable, such as Invoke's configuration."""
+    """Exit with the error of a file or stream that Invoke uses outside a task.
+
+    Examples are its configuration file, and stdout when it prints the help.
+    """
     explained = _explained(error) or PrerequisiteError(
         f"{error.filename} cannot be used: {error.strerror}"
     )
