@@ -82,7 +82,7 @@ class LintError(TrainyardError, exit_code=5):
 
 
 class DoctorError(TrainyardError, exit_code=5):
-    """`cluster.doctor` found something that is broken or will break; the printed table has it."""
+    """`cluster.doctor` found something that is broken or will break, and printed it."""
 
 
 class OutsideError(TrainyardError, exit_code=6):
@@ -107,7 +107,7 @@ def reason_of(error: Exception) -> str:
 def in_a_line(error: TrainyardError) -> str:
     """Return the error on one line, without its hint, for a row of a table.
 
-    The line has the error's problems, else its place.
+    The line includes the error's problems; if there are none, its place.
     """
     if error.problems:
         return "; ".join([error.what, *map(str, error.problems)])

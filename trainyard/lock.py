@@ -57,8 +57,8 @@ def _wait(path: Path, progress: Progress, what: str) -> int:
 
 
 def taken(path: Path) -> int | None:
-    """Return a descriptor of the locked file; None if another command holds or removed it."""
-    # Symbolic links are not followed, or root would create or lock a file elsewhere.
+    """Lock a file; return its descriptor, None if another command locked or removed it."""
+    # Without O_NOFOLLOW, a symbolic link could make root create or lock a file elsewhere.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -138,7 +138,7 @@ def image_names(directory: Path) -> tuple[str, ...]:
 
 
 def example_job(directory: Path) -> str:
-    """Return the job for hints: the user's first one, else jobs/cartpole of Trainyard."""
+    """Return an example job for hints: the user's first job, else jobs/cartpole."""
     own = _own_jobs(directory)
     return f"jobs/{own[0] if own else 'cartpole'}"
 
@@ -157,8 +157,8 @@ def not_writable(
 ) -> PrerequisiteError:
     """Return the error for a directory that this user may not use.
 
-    The hint proposes another directory by the environment variable `variable`, and after a
-    PermissionError also a change of owner.
+    The hint proposes to set the environment variable `variable` to another directory. For a
+    PermissionError, it also proposes to change the directory's owner.
     """
     elsewhere = f"choose another place: export {variable}=DIR"
     hint = elsewhere[0].upper() + elsewhere[1:]

@@ -227,7 +227,7 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Reduce the cluster of `config` to what its backend supports; print reductions."""
+        """Return the cluster of `config`, reduced to what the backend supports; print why."""
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:

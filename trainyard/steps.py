@@ -21,7 +21,7 @@ StepKind = Literal["change", "leash", "stays"]
 
 @dataclass(frozen=True)
 class Answer:
-    """An outside system's answer: whether the step holds, and in words what was observed.
+    """An outside system's answer: whether the step holds; `detail` says what was observed.
 
     `warnings` are shown to the user although the step holds. `moved` measures progress, such as
     bytes downloaded: each change of the number restarts the step's deadline.
@@ -58,10 +58,10 @@ class Step:
     stable; the title is for people and may change. `kind` marks steps that are reported apart from
     other changes. `done` only reads. `do` makes the condition hold, may be repeated, and is called
     only if `done` said no. `deadline` is the limit in seconds for `done` to hold after `do`, or
-    after the last change of `Answer.moved`; `every` is the pause between two checks. `after` is
-    the id of an earlier step that `done` depends on. While that step does not hold, a plan prints
-    this step's title instead of calling `done`. `disruptive`: `do` ends or replaces nodes on which tasks
-    may run. `needs` is the flag without which `do` refuses, "" for none.
+    after the last change of `Answer.moved`; `every` is the pause between two checks. `after` is the
+    id of an earlier step that `done` depends on. While that step does not hold, a plan prints this
+    step's title instead of calling `done`. With `disruptive`, `do` ends or replaces nodes on which
+    tasks may run. `needs` is the flag without which `do` refuses, "" for none.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Step:
 class Stage:
     """A list of steps that is computed only when a run or plan reaches it.
 
-    `expand` may read from outside systems, but changes nothing; making a Stage asks nothing. `id`
+    `expand` may read from outside systems, but changes nothing; making a Stage reads nothing. `id`
     names the stage for code, as a step's does. `after` is the id of an earlier step that `expand`
     depends on. While that step does not hold, a plan prints its title instead of calling `expand`.
     """
@@ -123,9 +123,9 @@ def before_each(
 
 
 def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Step | Stage]:
-    """Give the steps a common time limit, in seconds from this call; None: no limit.
+    """Give the steps a common time limit, in seconds from this call; None sets no limit.
 
-    The limit is checked before each `done`, which then raises NotReadyError.
+    The limit is checked before each `done`; once it has passed, NotReadyError is raised.
     """
     if seconds is None:
         return steps
@@ -157,8 +157,8 @@ class StepResult:
 class PlannedStep:
     """The effect that a step would have now.
 
-    `state`: the step holds "already"; it "would" be done; or it cannot be asked until another step
-    holds ("after").
+    `state` is "already" if the step holds, "would" if it would be done, and "after" if it cannot be
+    asked until another step holds.
     """
 
     title: str
@@ -313,7 +313,7 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
 
 
 def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
-    """Ask until the step holds. Raises NotReadyError at its deadline without progress."""
+    """Ask until the step holds. Raises NotReadyError if its deadline passes first."""
     give_up = clock.now() + step.deadline
     moved = 0
     while True:

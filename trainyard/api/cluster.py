@@ -42,7 +42,7 @@ Teardown = Literal["made", "always", "never"]
 class _Block:
     """An open `with` block: the process that entered it, and the former handler of SIGTERM.
 
-    `inside` is closed at the end of the block, `unconnected` as soon as `ray` is connected.
+    The end of the block closes `inside`. Connecting `ray` closes `unconnected`.
     """
 
     process: int
@@ -56,14 +56,14 @@ class Cluster:
     """A cluster that a file describes: `Cluster.from_file`.
 
     `with` makes the cluster, within `timeout` seconds if given, and runs the smoke test before it
-    enters the block. The end of the block waits for active runs; an exception stops them. Then the
-    cluster is removed, unless it existed before. `teardown="always"` removes it even then;
-    `"never"` always leaves it.
+    enters the block. At its end, the block waits for active runs, or stops them after an exception.
+    Then the cluster is removed, unless it existed before. `teardown="always"` removes it in any
+    case; `"never"` always leaves it.
 
-    Steps are shown on stderr, the output of tasks on stdout, except for a sweep's tasks.
-    `forward_logs=True` shows their output too, `False` shows none. With `ray_env`, a runtime
-    environment of Ray ({} for an empty one), `ray` is connected to the cluster in the block. If
-    this program cannot reach the cluster's Ray, `ray.init` fails instead of starting a local Ray.
+    Steps are shown on stderr, and the output of tasks on stdout. A sweep's tasks show output only
+    with `forward_logs=True`; with `False`, no task does. With `ray_env`, a runtime environment of
+    Ray ({} for an empty one), `ray` is connected to the cluster in the block. If this program
+    cannot reach the cluster's Ray, `ray.init` fails instead of starting a local Ray.
     """
 
     def __init__(
@@ -315,7 +315,7 @@ class Cluster:
         return f"<cluster {self.name} ({self.spec.backend})>"
 
     def _exists(self) -> bool:
-        """Say whether a cluster of this name exists, also one that another backend made."""
+        """Say whether a cluster of this name exists, even if another backend made it."""
         recorded = recorded_backend(self._cluster.site.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
@@ -329,7 +329,7 @@ class Cluster:
         inside.callback(setattr, self, "_connected_with", None)
 
     def _refuse_until_connected(self) -> None:
-        """Make `ray.init` fail until `ray()` is called: it would start a local Ray."""
+        """Make `ray.init` fail until `ray()` is called, instead of starting a local Ray."""
         if self._connected_with is None:
             self._blocks[-1].unconnected.enter_context(
                 lazy.connection.refused(self.name, is_reached=True)
@@ -345,7 +345,7 @@ class Cluster:
             raise
 
     def _connect_or_refuse(self, runtime_env: Mapping[str, Any]) -> None:
-        """Connect `ray` to this cluster, or make it fail to start if the cluster is unreachable."""
+        """Connect `ray` to this cluster; make `ray.init` fail if that is impossible."""
         endpoint = clusters.connect(self._cluster)
         if endpoint.ray_address is None:
             self._blocks[-1].inside.enter_context(
@@ -400,8 +400,8 @@ def _finish(runs: Sequence[Run], *, stop: bool) -> None:
 def _raise_on_sigterm() -> Any:
     """Let SIGTERM raise KeyboardInterrupt; return the former handler.
 
-    Returns None, and changes nothing, if the program has its own handler, or outside of the main
-    thread.
+    Outside the main thread, or if the program has its own handler, this changes nothing and returns
+    None.
     """
     before = signal.getsignal(signal.SIGTERM)
     if before is not signal.SIG_DFL or threading.current_thread() is not threading.main_thread():

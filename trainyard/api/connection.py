@@ -26,7 +26,7 @@ _CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MODE = "RAY_AUTH_MODE"
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 (the name of a variable)
 _TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105
-# Seconds to wait at the end of a block (as Sematic does), until the workers' last output arrives.
+# Seconds to wait for the workers' last output at the end of a block; Sematic waits as long.
 LAST_LINES_SECONDS = 1.0
 _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
@@ -45,7 +45,7 @@ def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
 def connected(
     endpoint: Endpoint, *, runtime_env: Mapping[str, Any], forward_logs: bool
 ) -> Iterator[None]:
-    """Connect `ray` to a cluster: to its GCS if that is on this machine, else by Ray Client.
+    """Connect `ray` to a cluster: to a GCS on this machine directly, else through Ray Client.
 
     Raises PrerequisiteError if this program has no Ray, and OutsideError if the cluster's Ray does
     not answer. Raises RequestError if `ray` is connected already, if Ray rejects this program's
@@ -58,7 +58,7 @@ def connected(
         raise RequestError(what, hint=_DISPATCH)
 
     with ExitStack() as inside:
-        # Registered first, so called last: after the variables of token and loopback are restored.
+        # This callback runs last, after the variables of token and loopback are restored.
         inside.callback(_let_ray_read_variables)
         inside.enter_context(_token_variables(endpoint.token))
         inside.enter_context(_loopback_kept())
@@ -79,7 +79,7 @@ def connected(
 
 
 def refuse_connected() -> None:
-    """Raise RequestError if `ray` is connected already: the block's tasks would run elsewhere."""
+    """Raise RequestError if `ray` is connected already: tasks would run on another cluster."""
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         hint = "Call ray.shutdown() before the block."
@@ -98,7 +98,10 @@ def _imported() -> ModuleType:
 
 @contextmanager
 def _token_variables(token: str | None) -> Iterator[None]:
-    """Set Ray's variables for this token or for none; unset variables with another token."""
+    """Set Ray's variables for this token, or turn Ray's authentication off for None.
+
+    Variables that hold another token are unset.
+    """
     nothing = {_TOKEN: None, _TOKEN_FILE: None}
     if token is None:
         with _variables({**nothing, _MODE: "disabled"}):
@@ -113,8 +116,8 @@ def _token_variables(token: str | None) -> Iterator[None]:
 
 
 def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None:
-    # With a GCS on loopback, Ray would look for a node at this machine's other address. Ray Client
-    # needs no node here, and "auto" finds the address itself.
+    # For a GCS on loopback, Ray would look for a node at this machine's other address. Ray Client
+    # needs no node on this machine, and "auto" finds the address itself.
     if address.startswith(_LOOPBACK):
         node = {"_node_ip_address": _LOOPBACK}
     else:
@@ -122,7 +125,7 @@ def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None
     try:
         ray.init(address, logging_level="WARNING", **settings, **node)
     except RuntimeError as error:
-        # Such as a version of Ray or Python that differs from the cluster's.
+        # For example, the cluster has another version of Ray or Python.
         what = f"this program's Ray cannot connect to the cluster: {str(error).strip()}"
         raise RequestError(what, where=address, hint=_DISPATCH) from error
     except (ConnectionError, ValueError) as error:
@@ -170,7 +173,7 @@ def _loopback_kept() -> Iterator[None]:
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = False
     try:
-        # The variable is for subprocesses.
+        # Subprocesses read the environment variable.
         with _variables({_CLUSTER: "0"}):
             yield
     finally:
@@ -178,7 +181,7 @@ def _loopback_kept() -> Iterator[None]:
 
 
 def _let_ray_read_variables() -> None:
-    """Make Ray read its environment variables again, which it reads only when imported."""
+    """Make Ray read its environment variables again; Ray itself reads them only on import."""
     raylet = importlib.import_module("ray._raylet")
     raylet.Config.initialize("")
     raylet.AuthenticationTokenLoader.instance().reset_cache()

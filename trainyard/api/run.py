@@ -127,9 +127,9 @@ class Run:
         )
 
     def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds()`.
+        """Wait until `holds()` returns True.
 
-        After Ctrl-C, the run is stopped, and KeyboardInterrupt is raised once it has ended.
+        After Ctrl-C, the run is stopped, and KeyboardInterrupt is raised once the run has ended.
         """
         try:
             self._heard.wait(holds)
@@ -160,7 +160,7 @@ class _Listener(Screen):
             self.wake()
 
     def conclude(self, state: RunState) -> None:
-        """Keep the final state; tasks without an event of their end have ended with the run."""
+        """Keep the final state; tasks without a reported end have ended with the run."""
         self.state = state
         known = {task.name for task in self.ended}
         for task in state.tasks.values():

@@ -1,8 +1,8 @@
-"""Add the user's flags to commands in messages, so that they can be copied.
+"""Add the user's flags to commands in messages, so that users can copy the commands.
 
-Only tasks/ knows the command line: other code's messages name plain commands, such as
-`trainyard image.push`. This module adds those of the user's flags that such a command accepts, by
-a function of tasks/ (`install`). A command that already has `-f` is unchanged.
+Only tasks/ knows the command line. Messages of other code name plain commands, such as
+`trainyard image.push`. This module adds those of the user's flags that the command accepts; a
+function of tasks/ (`install`) says which. A command that already has `-f` is unchanged.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _COMMAND = re.compile(
     r"(?P<task>(?:cluster|image|registry|smoke|train|tune)\.[a-z]+)(?P<rest>(?:(?!\btrainyard "
     r")[^`\n;])*)"
 )
-# An IMAGE that the message itself names; only flags follow it.
+# Matches an IMAGE that the message itself names, if only flags follow.
 _IMAGE = re.compile(r" (?!-)[\w./:@-]+(?= -|$)")
 _OWN = re.compile(r" (-[a-z]|--[a-z][a-z-]*)(?![\w-])")
 
 
 @dataclass(frozen=True)
 class Flags:
-    """The running task of Invoke, and its flags of _FLAGS as (argument, value).
+    """The running task of Invoke, and the values of its flags as pairs (argument, value).
 
-    The argument "implied" is a `--set` that the command itself implies.
+    The arguments are those of _FLAGS, and "implied": a `--set` that the command itself implies.
     """
 
     task: str = ""
@@ -117,11 +117,14 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
 
 
 def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
-    """Yield the flags to add to a command; none for train.resume, whose run records them."""
+    """Yield the flags to add to a command.
+
+    train.resume gets none, because the record of its run has them.
+    """
     if task == "train.resume":
         return
 
-    # In a command without --set, -f only chooses among runs, and messages name the run itself.
+    # A command without --set uses -f only to choose among runs. Messages name the run itself.
     takes_file = "set_" in known and task != "tune.resume"
     for name, value in flags.given:
         if name == "image" and task.startswith(("cluster.", "smoke.")):
@@ -137,7 +140,7 @@ def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
 
 
 def _override(written: str, typed_for: str, task: str) -> str:
-    """Return a `--set` of task `typed_for` in the form for `task`; "" if there is none.
+    """Convert a `--set` of the task `typed_for` for another task; "" if that is impossible.
 
     train.* and tune.* write `cluster.PATH` for the `PATH` of other commands.
     """

@@ -46,8 +46,8 @@ class Table:
 class Report:
     """The result of a command: `document` for --json, `body` and the `next` command for people.
 
-    `notes` are printed on stderr in both cases. `error` is raised after all is printed; then `next`
-    is left out.
+    `notes` are printed on stderr in both cases. `error` is raised after everything else is printed;
+    `next` is then left out.
     """
 
     document: object
@@ -58,7 +58,7 @@ class Report:
 
 
 def begin(*, json: bool) -> None:
-    """Begin a command. With `json`, `fail` prints a JSON document, unless `show` has printed one."""
+    """Begin a command. With `json`, an error is also printed as JSON, but not after `show`."""
     _document_due.set(json)
 
 
@@ -95,7 +95,7 @@ def _print_part(part: str | Table) -> None:
 
 
 def propose(command: str) -> None:
-    """Print the next command on stderr, unless TRAINYARD_NO_NEXT is set, as by `make demo`."""
+    """Print the next command on stderr, unless TRAINYARD_NO_NEXT is set, as in `make demo`."""
     if os.environ.get("TRAINYARD_NO_NEXT"):
         return
     note(f"next: {command}")
@@ -140,7 +140,7 @@ def note(text: str) -> None:
 
 
 def turn_away(stream: TextIO) -> None:
-    """Point a stream at /dev/null, so that Python's flush at exit does not fail too."""
+    """Point a broken stream at /dev/null, so that Python's flush at exit succeeds."""
     with contextlib.suppress(io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -229,7 +229,7 @@ _NOT_SHOWN = ("is_stage", "kind", "warnings", "is_pulling")
 
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:
-    """Return a step, a node or a host for --json, where `detail` is named "seen"."""
+    """Return a step, a node or a host as a --json document; `detail` becomes "seen"."""
     document = {}
     for name, value in asdict(shown).items():
         if name == "detail":
@@ -244,7 +244,7 @@ def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
 
 
 def planned(about: Mapping[str, Any], plan: Sequence[PlannedStep], *, next: str = "") -> Report:
-    """Return the report of a plan; `about` are keys for the document, such as the cluster."""
+    """Return the report of a plan, with the keys of `about`, such as the cluster."""
     lines = []
     for step in plan:
         line = f"  {step.state:<7}  {step.title}"

@@ -33,7 +33,7 @@ from trainyard.results.sweep import Sweep
 from trainyard.wording import ESCAPES, visible
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
-WRITE_EVERY = 10.0  # seconds; the open report page reloads itself as often (page/live.js)
+WRITE_EVERY = 10.0  # seconds; the open page reloads at this interval (page/live.js)
 _DRAW_EVERY = 0.1
 _BAR_WIDTH = 20
 _ERASE = "\r\x1b[2K"
@@ -46,8 +46,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-# Text that a carriage return overwrites. Anchored at the line's beginning: else a search in a long
-# line takes minutes.
+# Text that a carriage return overwrites. The pattern is anchored at the line's beginning, because a
+# search in a long line would take minutes.
 _REDRAWN = re.compile(r"(?m)^[^\n]*\r(?=[^\n\r])")
 
 
@@ -267,8 +267,8 @@ def _lines_about(event: Event, state: RunState) -> Iterator[str]:
             if event.text:
                 yield f"-- {event.text}"
         case Waiting() | DriversWaiting():
-            # A repeated event (`again`) has the same reason with other numbers: a reason is printed
-            # once.
+            # A repeated event (`again`) has the same reason with other numbers. Each reason is
+            # printed only once.
             if event.text and not event.again:
                 yield f"-- {event.text}"
 

@@ -1,6 +1,6 @@
 """How Ctrl-C and a closed pipe end the process, before a command runs and during it.
 
-Entry points import this module first: the other imports take long, and Ctrl-C may come then.
+Entry points import this module first, because Ctrl-C may come during the other, slow imports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PYTHONS_OWN: dict[signal.Signals, Any] = {
 def end_quietly() -> None:
     """Let Ctrl-C and a closed pipe (`| head`) end the process at once, without a traceback.
 
-    A signal that the parent process set to be ignored, or that has another handler, is left alone.
+    This changes no signal that the parent process ignores, or that has another handler.
     """
     for number, handler in _PYTHONS_OWN.items():
         if signal.getsignal(number) == handler:

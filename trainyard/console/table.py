@@ -13,7 +13,7 @@ _NOTHING = ("", "-")
 _GAPS = (3, 2, 1)
 # The width of the left and right edges of a table together, in characters.
 _EDGES = 2
-# The width that a column of `may_shorten` keeps at least.
+# The minimum width of a column of `may_shorten`.
 _LEAST_NAME = 8
 
 
@@ -27,8 +27,8 @@ def drawn(
 ) -> str:
     """Return a table of at most `width` terminal columns; if it cannot fit, one line for each cell.
 
-    With `may_shorten`, cells in these columns are cut with "…", and no others. Without it (None),
-    all columns wrap between words. Columns whose cells are all empty are left out.
+    With `may_shorten`, only cells in these columns are cut, with "…". If it is None, all columns
+    wrap between words. Columns whose cells are all empty are left out.
     """
     kept = []
     for index in range(len(columns)):

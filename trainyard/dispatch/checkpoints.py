@@ -29,7 +29,10 @@ class Archive:
 
 
 def which(job: JobSpec) -> Literal["all", "best", "none"]:
-    """Return which checkpoints come without a command: by default all, of a sweep the best."""
+    """Return which checkpoints are fetched without a command.
+
+    By default these are all checkpoints; for a sweep, only those of its best trial.
+    """
     if job.checkpoints is False:
         return "none"
     if job.checkpoints is None and job.tune:
@@ -77,7 +80,7 @@ def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = No
     """
     wanted = _wanted(run, state, among)
     if not wanted:
-        # `_limit` reads the record, which may name thousands of tasks: avoided if not needed.
+        # `_limit` reads the record, which may name thousands of tasks.
         return []
     limit = _limit(run)
     return [task for task in wanted if _fits(run, task, limit)]
@@ -134,7 +137,7 @@ def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = N
     which = store.described(run).get("checkpoints")
     if which == "all":
         return missing
-    # Only after the sweep: before, another trial may become the best.
+    # The best trial is final only after the sweep.
     if which == "best" and state.sweep and state.ended and state.sweep.best:
         best = state.sweep.best
         return [task for task in missing if task.name in best.tasks]

@@ -178,9 +178,10 @@ def fetch_checkpoint(
 
 
 def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
-    """Replace `target` with the content of an archive, which is first unpacked next to `beside`.
+    """Replace `target` with the content of an archive.
 
-    An error while unpacking leaves `target` unchanged.
+    The archive is first unpacked into a new directory next to `beside`. An error while unpacking
+    leaves `target` unchanged.
     """
     part = Path(tempfile.mkdtemp(prefix=f".{beside.name[:40]}.", dir=beside.parent))
     try:

@@ -28,13 +28,14 @@ from trainyard.seams.ray_types import Job
 # 30 s).
 GIVE_UP_AFTER = 20.0
 # The cluster may be healthy while a system on the way to it is down, such as an API server during
-# an update. GIVE_UP_AFTER then counts from the end of the outage, but at most from this many seconds
-# after the last answer.
+# an update. GIVE_UP_AFTER then begins at the end of the outage, or this many seconds after the last
+# answer, whichever comes first.
 OUT_OF_REACH_SECONDS = 180.0
 ASK_EVERY = 2.0
 # Seconds. Ray may report the runner's end before the runner's last lines can be read.
 SETTLED_AFTER = 0.5
-# Seconds to wait, with `catch_up`, until Ray has placed the run on a node and it has a stream.
+# With `catch_up`, wait at most this many seconds until Ray has placed the run on a node and the run
+# has a stream.
 CAUGHT_UP_WITHIN = 2.0
 # Seconds before the user is told that the runner has not begun. A runner begins after some seconds,
 # later if an image is pulled or workers start slowly.
@@ -67,7 +68,7 @@ class Screen:
         """Show an event; `state` is the run's state after it."""
 
     def tick(self, state: RunState) -> None:
-        """Update what depends on the time; called several times a second."""
+        """Update what changes with time; called several times a second."""
 
     def note(self, text: str) -> None:
         """Show a line about the run that comes from no event."""
@@ -85,9 +86,9 @@ class Follower:
     """Follows one run: records its events in `journal`, updates `state`, and shows them.
 
     `fetcher` is None if nothing is to be fetched. `interrupted` says whether the user pressed
-    Ctrl-C (or sent SIGTERM). With `stop_on_interruption`, that stops the run; otherwise the run
+    Ctrl-C (or sent SIGTERM). With `stop_on_interruption`, this stops the run. Otherwise the run
     continues, but is no longer followed. With `catch_up`, only the events written so far are read.
-    `is_in_reach` is as in Endpoint.
+    `is_in_reach` has the same meaning as in Endpoint.
     """
 
     ray: RayApi
@@ -116,7 +117,7 @@ class Follower:
         """Follow until the run has ended, or the user stops following.
 
         Returns "not-stopped" if an interrupted run did not stop within STOP_WITHIN seconds. Raises
-        OutsideError if the cluster is lost, with `catch_up` as soon as one request fails.
+        OutsideError if the cluster is lost; with `catch_up`, one failed request is enough.
         """
         try:
             return self._loop()
@@ -261,8 +262,8 @@ class Follower:
             return
 
         stopped = job is not None and job.status == "STOPPED"
-        # The run may have ended hours ago: at Ray's end time if there is one, else at about its
-        # last event.
+        # The run may have ended hours ago: use Ray's end time, or the time of the last event if Ray
+        # has none.
         ended = (job.end if job else None) or self.state.last_contact or time.time()
         began = self.state.started or ended
         hint = LOG_HINT if job else REPLACED_HINT
@@ -310,8 +311,7 @@ def _first_line(job: Job) -> str:
 class Interrupts:
     """Catches Ctrl-C and SIGTERM: the first only sets `asked`, the second raises KeyboardInterrupt.
 
-    Before `hold`, the first signal raises KeyboardInterrupt as well: no run has begun that must be
-    stopped.
+    Before `hold`, the first signal also raises KeyboardInterrupt, because no run has to be stopped.
     """
 
     def __init__(self, *, held: bool = False) -> None:

@@ -2,9 +2,9 @@
 
 The rules are git's. The .gitignore of a deeper directory comes first. Within one file, the last
 matching pattern wins, and `!` includes a path again, but nothing below an ignored directory.
-`.rayignore` has the same syntax and beats the .gitignore next to it. The .gitignore files above
-the job's directory count too, up to the root of the repository; except for jobs that Trainyard
-ships, which may be installed inside an unrelated repository.
+`.rayignore` has the same syntax and beats the .gitignore next to it. The .gitignore files above the
+job's directory count too, up to the root of the repository. They do not count for jobs that
+Trainyard ships, because these may be installed inside an unrelated repository.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Rules:
 
         Patterns that match only a parent directory do not count: the caller, like git, has checked
         the parents before. pathspec's own verdict lets such patterns beat later patterns for the
-        file itself. Its match has a group ps_d: the "/" after a matched directory.
+        file itself. In pathspec's match, the group ps_d is the "/" after a matched directory.
         """
         name = path.relative_to(self.directory).as_posix() + ("/" if is_directory else "")
         for pattern in reversed(tuple(self.spec.patterns)):
@@ -65,9 +65,9 @@ class Rules:
 
 
 def source_of(path: Path, rules: Sequence[Rules], *, is_directory: bool) -> str | None:
-    """Return the name of the ignore file that leaves out the path; None if it is sent.
+    """Return the name of the ignore file that leaves out the path; None if the path is sent.
 
-    `rules` begin with the strongest; parent directories must have been checked before.
+    `rules` has the strongest rules first. The caller must have checked the parent directories.
     """
     for file in rules:
         leaves_out = file.verdict(path, is_directory=is_directory)
@@ -109,7 +109,7 @@ def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES
 def _parents_in_repository(root: Path) -> list[Path]:
     """Return the directories above `root` up to the root of its repository, nearest first.
 
-    Empty outside of a repository.
+    Returns [] outside of a repository.
     """
     parents = [root, *root.parents]
     for index, parent in enumerate(parents):

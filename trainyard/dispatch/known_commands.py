@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from trainyard.errors import Problem
 
-# By training library: the command, module and file of Schola's interactive entry point.
+# Schola's interactive entry point in each training library: its command, module and file.
 _INTERACTIVE = {
     "rllib": re.compile(
         r"^(?:.*/)?schola-rllib$|^schola\.scripts\.ray\.launch$|^(?:.*/)?schola/scripts/ray/launch\.py$"

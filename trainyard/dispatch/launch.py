@@ -32,7 +32,7 @@ from trainyard.spec.show import as_yaml
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
 
-# Ray's answer for some seconds after a cluster came up: the job must be submitted again.
+# Ray answers this for some seconds after a cluster came up. The job must then be submitted again.
 _NOT_YET = "No available agent to submit job"
 _SUBMIT_SECONDS = 30.0
 
@@ -107,7 +107,10 @@ def dispatch(
 
 
 def interrupted(status: RunStatus) -> RunStatus:
-    """Return the status with the error of an interruption; the run itself may have succeeded."""
+    """Return the status with an error that says that the user interrupted the command.
+
+    The run itself may have succeeded.
+    """
     name = status.run.name
     state = status.state
     if not state.ended:
@@ -123,7 +126,7 @@ def interrupted(status: RunStatus) -> RunStatus:
     if state.state == "stopped" or (state.state == "failed" and not state.sweep):
         hint = f"Resume it: {state.resume_command}"
     elif state.state == "succeeded" and status.error:
-        # The error of a run that succeeded is about results that were not fetched.
+        # A run that succeeded has an error only if results were not fetched.
         hint = status.error.hint
 
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
@@ -206,7 +209,7 @@ def _start(
 
 
 def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progress) -> None:
-    """Upload the runner, and submit a run whose other packages are uploaded.
+    """Upload the runner and submit the run, whose other packages were uploaded before.
 
     After this, the run no longer needs this machine.
     """
@@ -224,7 +227,7 @@ def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progre
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
     """Upload the plan, and submit a Ray job that runs it; `runner` names the uploaded package."""
     plan_name = blob_name(plan)
-    # Commands that would end the run, such as `cluster.down`, name its user.
+    # Commands that would end the run, such as `cluster.down`, name the user who dispatched it.
     user = f"{getpass.getuser()}@{platform.node()}"
     metadata = {"trainyard_run": run, "trainyard_job": job, "trainyard_by": user}
     ray.put_package(plan_name, plan)

@@ -27,10 +27,10 @@ def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
 
 
 def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
-    """Return for each name its package, or a remote address unchanged, which Ray itself fetches.
+    """Return a package for each name; keep remote addresses, which Ray itself fetches.
 
-    A package contains a directory with the module's name, as Ray expects. Raises
-    RequestError for a module above PART_LIMIT bytes.
+    A package contains a directory with the module's name, as Ray expects. Raises RequestError for a
+    module above PART_LIMIT bytes.
     """
     modules: list[str | Package] = []
     for name in names:

@@ -56,7 +56,7 @@ class Listing:
     directory: Path
     files: tuple[SentFile, ...]
     left_out: tuple[LeftOut, ...]
-    # Directories that are sent as empty ones.
+    # Directories that are sent without files.
     empty_directories: tuple[str, ...] = ()
 
     @property
@@ -225,7 +225,7 @@ def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> None:
 
 def _zip_entry(name: str, mode: int) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _EPOCH)
-    # 3 is Unix: unzipping then takes the file's mode from external_attr.
+    # 3 means Unix: tools that unzip then read the file's mode from external_attr.
     entry.create_system = 3
     entry.external_attr = mode << 16
     return entry

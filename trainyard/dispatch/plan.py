@@ -58,8 +58,8 @@ class Prepared:
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     """List the tasks of a job and the files to send; nothing is built or sent.
 
-    Raises RequestError with every extra file or wheel that is missing or has a name already in use,
-    and every command that is known to fail as a task.
+    Raises RequestError, which lists each extra file or wheel that is missing or whose name is
+    taken, and each command that is known to fail as a task.
     """
     found = listing(directory)
     tasks = expand(job)
@@ -269,7 +269,7 @@ def _placed(path: Path, place: str) -> Listing:
 def _runtime_env(job: JobSpec, sent: Packages) -> dict[str, Any] | None:
     """Return the job's runtime environment in Ray's form; None if the job file has none.
 
-    `working_dir` is a package of only the wheels, because Ray looks for wheels there.
+    `working_dir` is a package that has only the wheels, because Ray looks for wheels there.
     """
     declared = job.runtime_env
     env: dict[str, Any] = {}

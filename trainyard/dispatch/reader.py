@@ -18,15 +18,15 @@ from trainyard_runner.wire import names, stream
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import FileMissingError, RayApi
 
-# The most batches that may wait for the follower. A batch comes from a chunk of 64 KiB, so that this
-# bounds the memory.
+# At most this many batches wait for the follower. Since each comes from a chunk of 64 KiB, this
+# also limits the memory.
 _BATCHES = 64
-# Seconds between two requests: _SOON after new lines, then growing up to _LATE. After _SILENCE
-# without a byte, a request fails.
+# Seconds between two requests: _SOON after new lines, and longer after each request without any, up
+# to _LATE. A request fails after _SILENCE seconds without a byte.
 _SOON = 0.1
 _LATE = 0.5
 _SILENCE = 15.0
-# The fewest last lines to request. If more lines are new, a second request reads the whole segment.
+# Request at least this many last lines. If more are new, a second request reads the whole segment.
 _FEW = 8
 # Bytes. A segment ends with the line that makes it reach ROLL_AT.
 _LONGEST_SEGMENT = stream.ROLL_AT + stream.LONGEST_LINE
@@ -35,8 +35,8 @@ _LONGEST_SEGMENT = stream.ROLL_AT + stream.LONGEST_LINE
 class StreamReader:
     """Polls the stream of a run in a background thread; `lines` returns new lines in order.
 
-    A stream is a series of files, the segments, in the run's directory on its node; `segment` is
-    the number of the first to read. `problem` is the error of the last request, None if it
+    A stream is a series of files, the segments, in the run's directory on its node. Reading begins
+    at the segment with the number `segment`. `problem` is the error of the last request, None if it
     succeeded; `last_contact` is when the last bytes came (time.monotonic).
     """
 
@@ -46,14 +46,15 @@ class StreamReader:
         self._node_id = node_id
         self._segment = segment
         self._next = 0
-        # How many last lines of the segment probably include all new ones; None reads all lines.
+        # The next request asks for this many last lines of the segment, which probably include all
+        # new ones. None asks for all lines.
         self._guess: int | None = None
         self._batches: queue.Queue[list[bytes]] = queue.Queue(_BATCHES)
         self._malformed: OutsideError | None = None
         self._stopped = threading.Event()
         self.problem: OutsideError | None = None
         self.last_contact = time.monotonic()
-        # When the latest request that reached the stream's end was sent (time.monotonic).
+        # When the reader sent its latest request that reached the stream's end (time.monotonic).
         self._all_read_at = 0.0
         self._thread = threading.Thread(target=self._read, name=f"stream of {run}", daemon=True)
         self._thread.start()

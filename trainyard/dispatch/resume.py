@@ -24,7 +24,7 @@ _ASK_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Resumed:
-    """The former run that a new run resumes: its local directory, and the plan's `resume`."""
+    """The former run that a new run resumes: its directory, and `resume` of the new plan."""
 
     run: RunDirectory
     plan: Resume
@@ -32,7 +32,7 @@ class Resumed:
     on_storage: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return the entry of the new run's run.json about the former run."""
+        """Return the entry about the former run for the new run's run.json."""
         with_checkpoint = [task.task for task in self.plan.inherited if task.checkpoint]
         for task in self.on_storage:
             if task not in with_checkpoint:
@@ -44,7 +44,7 @@ class Resumed:
         }
 
     def described(self, tasks: int) -> str:
-        """Return a line for users on skipped tasks and checkpoints; `tasks` counts all tasks."""
+        """Return a line for users about skipped tasks and checkpoints, out of `tasks` tasks."""
         skipped = self.plan.skipped
         with_checkpoint = self.record()["from_checkpoint"]
         fresh = tasks - len(skipped) - len(with_checkpoint)
@@ -59,9 +59,9 @@ class Resumed:
 
 
 def inherited(run: RunDirectory, task: str, *, each_attempt: bool) -> Inherited:
-    """Say whether a task's checkpoint and outputs are on this machine, for the next run.
+    """Return which files of a task the next run inherits: its checkpoint, its outputs.
 
-    With `each_attempt`, outputs are not passed on: they belong to one attempt.
+    With `each_attempt`, outputs are not inherited, because they belong to one attempt.
     """
     has_outputs = not each_attempt and _has_files(run.outputs(task))
     return Inherited(task, _has_files(run.checkpoint(task)), has_outputs)

@@ -232,10 +232,10 @@ def fetch(
 ) -> RunStatus:
     """Fetch a run's missing outputs, and the checkpoints that the job file chooses.
 
-    With `checkpoints`, the last checkpoint of every task is fetched, or only of the tasks `of`. A
-    newer checkpoint takes the place of a fetched one, which is kept under another name. If the run
-    has ended and nothing is missing, the cluster is not asked. Raises NotReadyError if the head
-    that has the results is gone.
+    With `checkpoints`, the last checkpoint of every task is fetched. `of` limits the checkpoints to
+    those of these tasks. A newer checkpoint takes the place of a fetched one, which is kept under
+    another name. If the run has ended and nothing is missing, the cluster is not asked. Raises
+    NotReadyError if the head that has the results is gone.
     """
     state = status(run, connect).state
     if checkpoints:
@@ -391,9 +391,9 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
 
 
 def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
-    """Return the status with the error for the command: a failed run, or results not fetched.
+    """Return the status with its error: the run failed, or results could not be fetched.
 
-    If a failed run's results could not be fetched, its error lists this as a problem.
+    If both happened, the error of the failed run lists the missing results as a problem.
     """
     state = status.state
     left = _left_there(status.run, unfetched)
@@ -420,7 +420,10 @@ def _left_there(run: RunDirectory, unfetched: Unfetched) -> OutsideError | None:
 
 
 def _without_module(state: RunState) -> str | None:
-    """Return a hint if the first failed task lacked a Python module: a resumed run fails again."""
+    """Return a hint if the first failed task lacked a Python module; None otherwise.
+
+    Without that module, a resumed run would fail again.
+    """
     failed = [task for task in state.tasks.values() if task.state == "failed"]
     if not failed:
         return None

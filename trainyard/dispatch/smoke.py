@@ -1,4 +1,4 @@
-"""The smoke test: prove that a cluster can train, with a run without tasks.
+"""The smoke test: a run without tasks proves that a cluster can train.
 
 Each run begins with the smoke gate, which checks the nodes (runner/trainyard_runner/head/rungs.py);
 this run ends after the gate. This module checks the dashboard, and backends check their hosts.
@@ -117,7 +117,8 @@ def missing(endpoint: Endpoint) -> tuple[Check, ...]:
 def refuse_broken(endpoint: Endpoint) -> None:
     """Raise SmokeError if a node is known not to run, or a check of the backend fails.
 
-    The gate of the run cannot make these checks: it would wait for the node, and knows no backend.
+    The run's gate cannot make these checks: it would wait for the node, and does not know the
+    backend.
     """
     checks = missing(endpoint) or endpoint.checks()
     error = _failed(endpoint, checks)
@@ -156,7 +157,7 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
 def _end(ray: RayApi, run: str) -> Step:
     """Return the step that waits until Ray lists the test's job as ended.
 
-    Before that, `cluster.down` would refuse because of an active run.
+    Until then, the job would count as an active run, and `cluster.down` would refuse.
     """
 
     def ended() -> Answer:

@@ -34,7 +34,7 @@ class Cluster:
 def as_made(cluster: Cluster) -> tuple[Backend, Site]:
     """Return the backend that is recorded for the cluster, and its site.
 
-    The backend in the file, which may have changed since, counts only without such a record.
+    The backend in the file may have changed since, so it counts only if none is recorded.
     """
     name = recorded_backend(cluster.site.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.site, backend=name)

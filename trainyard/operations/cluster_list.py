@@ -21,8 +21,8 @@ from trainyard.spec.cluster import Backend as BackendName
 class ListedCluster:
     """A row of `cluster.list`: a cluster that exists, or a file whose cluster does not exist.
 
-    `place` is the cluster's location in the backend's words, such as a region. `details` are the
-    parts of a `problem` with several parts.
+    `place` is the cluster's location in the backend's words, such as a region. If a `problem` has
+    several parts, `details` lists them.
     """
 
     name: str
@@ -53,7 +53,7 @@ def list_clusters(
 
     `region` is a region to search in addition, or "all". `context` is a Kubernetes context whose
     clusters of other tools are listed as well. Also returns remarks about what could not be
-    searched. Outside systems are asked; one that does not answer takes seconds. Raises
+    searched. This asks outside systems, and waits seconds for one that does not answer. Raises
     PrerequisiteError and OutsideError for a `context` that cannot be asked.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
@@ -115,7 +115,7 @@ def to_remove(
 ) -> tuple[list[Cluster], list[str]]:
     """Return the clusters that this machine made and whose names begin with `prefix`.
 
-    Also returns a line, with the reason, for each cluster of such a name that stays. Raises
+    Also returns a remark for each matching cluster that is kept, with the reason. Raises
     OutsideError if a cluster cannot be asked.
     """
     listed, _ = list_clusters(environ, directory=directory)
@@ -195,7 +195,7 @@ def _discover(
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
-    """Ask each backend that a file or a record names; with `region`, also all with regions."""
+    """Ask each backend that a file or a record names; `region` adds those with regions."""
     names = {cluster.spec.backend for cluster in clusters} | set(recorded.values())
     if region:
         for name in get_args(BackendName):

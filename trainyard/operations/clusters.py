@@ -118,14 +118,14 @@ def refuse_without_registry(cluster: Cluster) -> None:
     The default registry, on this machine's loopback, cannot be reached from other hosts.
     """
     if cluster.backend.traits.nodes_pull and cluster.spec.registry is None:
-        # Imported here: it loads docker.
+        # Imported here, because the module loads docker.
         from trainyard.images import resolve
 
         raise resolve.no_registry(cluster.spec, where=paths.shown(cluster.loaded.source))
 
 
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
-    """Return the cluster with the flags that let `up` remove hosts which its file lacks.
+    """Return the cluster with flags that let `up` remove hosts that its file no longer has.
 
     Raises RequestError for a backend without hosts, and for `force` without `remove`.
     """
@@ -141,7 +141,7 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
 
 
 def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
-    """Return the cluster with these flags. Raises RequestError if the backend lacks one."""
+    """Return the cluster with these flags. Raises RequestError if its backend lacks one."""
     backend, site = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
@@ -186,7 +186,8 @@ def up(
             error.problems += _billed(cluster)
             raise
         finally:
-            # Also after a failure: the next command must know which file made the existing part.
+            # This is recorded even after a failure, so that the next command knows which file made
+            # the cluster.
             if site.source and site.state.exists():
                 write_made_from(site.state, site.source.resolve(), site.overrides)
 
@@ -216,8 +217,8 @@ def down(
 
     The recorded backend removes the cluster, even if the file names another backend now. `purge`
     also removes shared objects that Trainyard made; if another cluster needs them, nothing at all
-    is removed. Before nodes end, results of runs are fetched. Active runs are ended with
-    `guard.end_runs`, else they raise RequestError. Raises LeftoverError if something stays.
+    is removed. Before nodes end, results of runs are fetched. With `guard.end_runs`, active runs
+    are ended; without, RequestError is raised for them. Raises LeftoverError if something stays.
     """
     check = _settling(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):
@@ -296,7 +297,7 @@ def connect(cluster: Cluster) -> Endpoint:
 
 
 def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
-    """Let every host pull and run the image. Raises RequestError if nodes are no containers."""
+    """Let each host pull and run the image. Raises RequestError if nodes are not containers."""
     return cluster.backend.verify(cluster.spec, cluster.site, report=report)
 
 
@@ -306,7 +307,7 @@ def _settling(
     """Return the `before_disruption` of a change: refuse or end active runs, and fetch results."""
 
     def settle() -> None:
-        # Imported here: most changes end no nodes.
+        # Imported here, because most changes end no nodes.
         from trainyard.operations import run_guard
 
         run_guard.settle(
@@ -343,7 +344,7 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
 
 
 def _billed(cluster: Cluster) -> tuple[Problem, ...]:
-    """Return a problem that names machines that still cost money, () if none is known."""
+    """Return a problem that names machines that still cost money; () if none are known."""
     backend, site = as_made(cluster)
     with suppress(TrainyardError):
         names = backend.billed(cluster.spec, site)

@@ -29,7 +29,8 @@ def remove(cluster: Cluster, progress: Progress) -> None:
             if not left:
                 return
 
-            # Imported here: it loads what dispatches jobs, and seldom is anything left.
+            # Imported here, because it loads the modules that dispatch jobs, and they are seldom
+            # needed.
             from trainyard.dispatch import smoke
 
             run = smoke.begin(ray, endpoint, progress, skip_gate=True)

@@ -45,7 +45,8 @@ class Requirement:
 class Made:
     """The files of a project that were written, and those that existed and are unchanged.
 
-    `add` has lines that the user should add to existing files, `remarks` what else the user must do.
+    `add` has lines that the user should add to existing files. `remarks` says what else the user
+    must do.
     """
 
     written: tuple[str, ...]
@@ -132,7 +133,7 @@ def name_of(directory: Path) -> str:
 
 
 def _without(why: str) -> Requirement:
-    """Return a requirements.txt of comments only, with which CI fails at once."""
+    """Return a requirements.txt that has only comments, so that CI fails at once."""
     wheel = f"trainyard_ray-{__version__}-py3-none-any.whl"
     text = (
         "# Trainyard is on no package index: write the address of its wheel, or put the wheel "

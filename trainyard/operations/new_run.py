@@ -82,8 +82,9 @@ def checked(
 ) -> Prepared:
     """Check a job against its cluster. Raises RequestError.
 
-    `overrides` are the job's values of `--set`; the result's `overrides`, for the run's record,
-    include the cluster's. `other` is the command to suggest if `sweep` does not match the job.
+    `overrides` are the job's values of `--set`. The result's `overrides`, which the run's record
+    keeps, also include the cluster's. `other` is the command to suggest if `sweep` does not match
+    the job.
     """
     if cluster.site.overrides:
         clusters.refuse_unmade(cluster)

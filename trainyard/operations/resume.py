@@ -40,7 +40,7 @@ def ready(
     """Return the job and the cluster for a run of the tasks that did not succeed in `run`.
 
     The job's directory is read as it is now. The run's recorded flags apply, then `overrides`. With
-    `file`, the run moves to that cluster, and recorded flags for the former one are left out.
+    `file`, the new run uses that cluster, and recorded flags for the former cluster are left out.
     Raises RequestError.
     """
     _refuse_unfit(run, here)
@@ -90,7 +90,7 @@ def resumed(
         hint = f"To run all tasks again: trainyard train.dispatch {run.record()['job_directory']}"
         raise RequestError(what, hint=hint)
 
-    # With `together: true`, tasks that succeeded run again too.
+    # With `together: true`, all tasks run again, even those that succeeded.
     skipped = () if prepared.job.together else tuple(done)
     open_tasks = [name for name in names if name not in skipped]
     if not store.read_only.get():

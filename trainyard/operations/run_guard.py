@@ -31,8 +31,8 @@ from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted, named
 
-# The most that a command ends: "nodes", with their tasks; "head", also the head with its outputs;
-# "cluster", everything.
+# How much a command ends, at most. "nodes": nodes with their tasks. "head": also the head with its
+# outputs. "cluster": everything.
 Ends = Literal["nodes", "head", "cluster"]
 
 
@@ -48,10 +48,10 @@ def settle(
 ) -> None:
     """Refuse to end active runs, or end them with `end_runs`; then fetch results.
 
-    Results of all runs that this machine dispatched are fetched, also of ended runs.
-    Call this before nodes end. `command` is the change as typed, for hints. Without `end_runs`,
-    raises RequestError if runs are active, or if the cluster rejects this user. Nothing is done for
-    a cluster that does not run. A cluster that does not answer is only noted: its runs are unknown.
+    This fetches results of all runs that this machine dispatched, even of ended runs. Call this
+    before nodes end. `command` is the change as typed, for hints. Without `end_runs`, raises
+    RequestError if runs are active, or if the cluster rejects this user. Nothing is done for a
+    cluster that does not run. A cluster that does not answer is only noted: its runs are unknown.
 
     Without `end_runs`, results that cannot be fetched are an error. With `end_runs`, such results
     and damaged records are noted and given up. If the head ends, runs of other machines are noted,
@@ -152,8 +152,8 @@ def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
 def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
     """Note that it is unknown whether runs are active.
 
-    Raises RequestError if the cluster rejects this user, unless `insisting` is "": the command that
-    ends runs in any case.
+    `insisting` is the command that ends runs in any case; "" if the user typed that command
+    already. Unless it is "", raises RequestError if the cluster rejects this user.
     """
     what = f"whether runs are active is unknown: {error.what}"
     if insisting and isinstance(error, (LockedOutError, RefusedError)):
@@ -214,8 +214,8 @@ def _run_or_note(
 class _Bringing:
     """Fetches the results of runs; waits for a run that another command is fetching.
 
-    Results that cannot be fetched raise OutsideError with the hint `insisting`: the command that
-    gives up such results. If `insisting` is "", such results are given up with a note.
+    Results that cannot be fetched raise OutsideError. Its hint is `insisting`, the command that
+    gives such results up. If `insisting` is "", they are given up with a note.
     """
 
     def __init__(self, ray: RayApi, *, note: Callable[[str], None], insisting: str) -> None:
@@ -224,7 +224,7 @@ class _Bringing:
         self._insisting = insisting
         self._tried: set[str] = set()
         self._given_up: set[str] = set()
-        # By name of a run with damaged records: the error from reading them.
+        # The error from reading damaged records, by name of the run.
         self._unreadable: dict[str, Exception] = {}
 
     def is_done(self, run: RunDirectory) -> bool:

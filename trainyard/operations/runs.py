@@ -119,8 +119,8 @@ def logs(
 ) -> RunStatus:
     """Show a run's logs, or with `follow` keep showing them until the run ends.
 
-    Raises RequestError if `task` is none of the run's tasks; the caller's `screen` leaves out the
-    other tasks.
+    Raises RequestError if the run has no task `task`. The caller's `screen` leaves out all other
+    tasks.
     """
     tasks = run.record()["tasks"]
     if task is not None and task not in tasks:
@@ -172,9 +172,9 @@ def stop_elsewhere(
 ) -> RunElsewhere | None:
     """Stop a run that another machine dispatched to the cluster of `file`; return the run.
 
-    Nothing is stopped with `dry`. Returns None without a name or a file, for a run that is recorded
-    on this machine, and if the cluster does not run or has no such run. The caller then treats it as
-    a run of this machine.
+    Nothing is stopped with `dry`. Returns None without a name or a file, if the run is recorded on
+    this machine, if the cluster does not run, and if it has no such run. The caller then treats the
+    run as one of this machine.
     """
     if not name or file is None or Path(name).name != name or (here.results / name).exists():
         return None
@@ -231,7 +231,7 @@ def fetch_to_resume(
 
 
 def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
-    """Write a run's report again, and return its path; new results are fetched before."""
+    """Fetch a run's new results, write its report again, and return the report's path."""
     now = runs.fetch_so_far(run, _connector(here), screen=screen)
     if now.unfetched:
         screen.note(f"there may be more: {now.unfetched.what}")
@@ -268,7 +268,7 @@ def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
 
 
 def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
-    """Return the name of the only active run, None without one.
+    """Return the name of the only active run; None if no run is active.
 
     Runs whose cluster does not answer count only if no other run is active. Raises RequestError if
     several runs count.

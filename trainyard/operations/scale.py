@@ -53,7 +53,7 @@ def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
     """Yield an override of the cluster file for each size that differs from the file.
 
-    An unknown group gets an override as well, for which loading the file raises an error.
+    An unknown group gets an override as well; the error comes when the file is loaded with it.
     """
     groups = {group.name: group for group in spec.workers}
     for size in sizes:

@@ -41,7 +41,7 @@ class Usage:
     """The resources of each node, by its name, and the active runs.
 
     The two Amounts of a node are (used, free). `runs` is None if the cluster does not answer.
-    `last_end` is when the last job ended, in Unix seconds, 0 without one.
+    `last_end` is when the last job ended, in Unix seconds; 0 if no job has ended.
     """
 
     nodes: Mapping[str, tuple[Amounts, Amounts]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Usage:
 
 
 def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
-    """Ask a cluster for its usage; return an empty Usage without a node or an answer.
+    """Ask a cluster for its usage; return an empty Usage if it is down or does not answer.
 
     `has_ended` says whether a run is recorded as ended, because Ray lists its job as running for a
     moment longer.
@@ -77,7 +77,8 @@ def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: Fa
 def ends_at(now: ClusterStatus, usage: Usage) -> float | None:
     """Return when the cluster's leash will end it, in Unix seconds; None if it will not.
 
-    The leash ends a cluster at a deadline, or after an idle time, which counts only without runs.
+    The leash ends a cluster at a deadline, or after an idle time. The cluster is idle only while it
+    has no active runs.
     """
     current = now.leash
     if current is None or current.problem:
@@ -109,7 +110,7 @@ def _run(ray: RayApi, job: Job) -> RunNow:
 
 
 def _name(job: Job) -> str:
-    """Return the run of a job, or of its driver's task; else the driver's number."""
+    """Return the name of a job's run; for other jobs, Ray's id or the driver's number."""
     if job.belongs_to:
         return job.belongs_to.run
     return job.submission_id or f"Ray job {job.driver}"
@@ -118,7 +119,7 @@ def _name(job: Job) -> str:
 def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:
     """Return how many tasks of a run are running and how many wait, from its runner's file.
 
-    (None, None) if the job is no run, or the file cannot be read.
+    Returns (None, None) if the job is not a run, or if the file cannot be read.
     """
     if "trainyard_run" not in job.metadata or job.node_id is None:
         return None, None

@@ -22,8 +22,8 @@ _MOST_SERIES = 300
 _MOST_TAGS = 3
 
 
-# The last values of a scalar over the tasks of a run: "mean", "spread" (their standard deviation,
-# or None), "count".
+# A scalar's last values in all tasks of a run: "mean", "spread" (standard deviation, or None) and
+# "count".
 Final = dict[str, Any]
 
 
@@ -62,7 +62,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = ()) -> Comparison:
-    """Compare runs by the scalars `tags`, or a few likely ones; write the page into `home`."""
+    """Compare runs by `tags` (by default a few likely scalars); write the page into `home`."""
     most = max(10, _MOST_SERIES // len(runs))
     loaded = [_loaded(run, most=most) for run in runs]
     left_out = sum(run.left_out for run in loaded)

@@ -69,7 +69,7 @@ class JobFile:
 
 @dataclass(frozen=True)
 class Series:
-    """One task's curves of one directory, by tag; `directory` is below the task's outputs."""
+    """One task's curves in one directory, by tag; `directory` is relative to the outputs."""
 
     task: str
     directory: str
@@ -89,7 +89,8 @@ class Series:
 class Curves:
     """The curves of a page, and how many are left out.
 
-    `tags` are the scalars by name; `telling` are the same, by how likely readers want to see them.
+    `tags` are the scalars, sorted by name. `telling` has the same scalars, those that readers most
+    likely want to see first.
     """
 
     series: Sequence[Series]
@@ -119,10 +120,10 @@ class Curves:
     def drawing(self, keys: Sequence[str], *, averaged: Sequence[str] = ()) -> dict[str, Any]:
         """Return the data that the page's script draws.
 
-        Each series has its values of `keys`. For each tag's number it has three indices into
-        `lists`: of its steps, its values, and its seconds since `began`. Equal lists are stored
-        once, because curves of one task mostly share their steps. `averaged` are the keys over
-        which the page averages at first.
+        Each series has its values of `keys`. It also maps the number of each tag to three indices
+        into `lists`: those of the steps, the values, and the seconds since `began`. Equal lists are
+        stored once, because curves of one task mostly share their steps. `averaged` are the keys
+        over which the page averages at first.
         """
         drawn: list[Curve] = []
         for one in self.series:
@@ -175,7 +176,7 @@ def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
         content = {}
         matrix = {}
 
-    # The product has the order of the run's tasks (spec/expand.py).
+    # `product` yields the combinations in the order of the run's tasks (spec/expand.py).
     combinations = list(itertools.product(*matrix.values()))
     if not matrix or len(combinations) != len(tasks):
         matrix = {"task": []}
@@ -233,7 +234,7 @@ def collect(event: Metric, metrics: dict[str, Curve]) -> None:
 
 
 def chosen(series: Sequence[Series], left_out: int, *, first: str | None = None) -> Curves:
-    """Return the series with their _MOST_TAGS most common scalars; `first` is shown first."""
+    """Return Curves with the _MOST_TAGS most common scalars; the page shows `first` first."""
     known: Counter[str] = Counter()
     for one in series:
         known.update(list(one.curves))

@@ -32,8 +32,8 @@ class Journal:
     """The recorded part of a run's stream.
 
     Events go to events.jsonl, output to logs/, a sweep's study to study.journal. Each line is
-    written at once and in the stream's order. After a crash, the last event therefore tells the
-    `segment` (the stream's file) that must be read again from its beginning.
+    written at once and in the stream's order. After a crash, the last event therefore says which
+    `segment` (file of the stream) must be read again from its beginning.
 
     Only one process records a run. In all other processes `recording` is False: they read the same
     events and write nothing. With `may_record` False, this process never records.

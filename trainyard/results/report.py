@@ -101,7 +101,7 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
         "curves": gathered,
         "drawing": _drawing(gathered, job, state, averaged=averaged, seen_first=seen_first),
         "sweep": trials.values(run, sweep, job) if sweep and sweep.trials else None,
-        # A job without a matrix has only the name of each task.
+        # A job without a matrix has only the key `task`, the name of each task.
         "keys": () if job.keys == ("task",) else job.keys,
         "rows": tables.tasks(run, state, job, finals),
     }
@@ -145,9 +145,10 @@ def _drawing(
     averaged: Sequence[str],
     seen_first: int | None,
 ) -> dict[str, Any]:
-    """Return the data that the page draws; for a run that resumes another, also its beginning.
+    """Return the data that the page draws.
 
-    The curves then also have the values of the former run.
+    If the run resumes another one, its curves also have the former run's values, and the data says
+    when this run began.
     """
     drawing = gathered.drawing(job.keys, averaged=averaged)
     resumed = None
@@ -189,7 +190,7 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
 
 
 def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return (count, caption) of each state; without empty states, except `succeeded`."""
+    """Return (count, caption) for each state that occurs, and always for `succeeded`."""
     figures = []
     for state, count in counts.items():
         if count or state == "succeeded":

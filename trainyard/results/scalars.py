@@ -95,7 +95,8 @@ def read_directory(
     """Return the curves below a directory, by subdirectory ("" for its top) and tag.
 
     Event files of one subdirectory count as one training that was resumed, the oldest file first.
-    With `by_attempt`, so do files in the same subdirectory of attempt-1/, attempt-2/ and so on.
+    With `by_attempt`, files in the same subdirectory of attempt-1/, attempt-2/ and so on count as
+    one training, too.
 
     A table (see `read_table`; `step` names its steps) is read only if its subdirectory has no event
     files, because loggers that write both write the same values. At most `tags` tags of each
@@ -187,7 +188,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 def _begun(path: Path) -> tuple[list[str], int, str]:
     """Return an event file's sort key: its directory, and the time in its name.
 
-    Names are events.out.tfevents.SECOND.HOST and more.
+    Names begin with events.out.tfevents.SECOND.HOST.
     """
     second = path.name.partition(".tfevents.")[2].split(".")[0]
     if not second.isdecimal():

@@ -99,7 +99,7 @@ class Task:
 
     @property
     def files(self) -> tuple[AttemptFiles, ...]:
-        """Return the files of the last attempt, or with outputs_each_attempt of all attempts.
+        """Return the last attempt's files; with outputs_each_attempt, those of all attempts.
 
         Attempts with unknown files are left out.
         """
@@ -220,7 +220,7 @@ class RunState:
         return self._kept_free
 
     def apply(self, event: Event) -> None:
-        """Update the state by one event; unknown kinds change only `last_contact`."""
+        """Update the state with one event; unknown kinds change only `last_contact`."""
         self.last_contact = event.time
         match event:
             case RunStarted():
@@ -418,7 +418,7 @@ class RunState:
         for task in self.tasks.values():
             attempt = task.last
             if task.state == "running" and attempt.seconds is None:
-                # The runner died before it reported the attempt's end. The run's end bounds it.
+                # The runner died before it reported the attempt's end: take the run's end.
                 attempt.seconds = round(max(0.0, end - attempt.started), 3)
                 if lost:
                     attempt.outcome = "lost"

@@ -124,7 +124,7 @@ def _create(run: RunDirectory, record: Mapping[str, Any], *, cluster: str, job: 
 
 
 def keep_study(run: RunDirectory, study: str) -> None:
-    """Begin a resumed sweep's study with the former run's `study`; "" writes nothing."""
+    """Begin a resumed sweep's study with the former run's `study`, unless it is empty."""
     if study:
         with written(run.study):
             run.study.write_text(study, encoding="utf-8")
@@ -166,10 +166,10 @@ def started(record: Mapping[str, Any]) -> float | None:
 def find(
     home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN
 ) -> RunDirectory:
-    """Return the run of this name or unambiguous beginning, or the newest run of the job `name`.
+    """Return the run that `name` names: a run's name, its unambiguous beginning, or a job.
 
-    Without a name, return the newest run (of the cluster, if given). `elsewhere` is the hint for an
-    unknown run.
+    For a job, this is its newest run. Without a name, return the newest run (of the cluster, if
+    given). `elsewhere` is the hint for an unknown run.
 
     Raises RequestError with the nearest names.
     """
@@ -221,7 +221,7 @@ def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) ->
 
 
 def fetched(directory: Path) -> int:
-    """Return the number of the last archive fetched into a directory, 0 without one."""
+    """Return the number of the archive last fetched into a directory; 0 if there is none."""
     path = number_file(directory)
     if path.exists() and directory.exists():
         return int(path.read_text(encoding="utf-8") or 0)

@@ -43,7 +43,7 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        """Return how long the trial took; None while it runs, or if an earlier run had it."""
+        """Return the trial's duration; None if it still runs, or ran in an earlier run."""
         if not self.tasks or self.started is None or self.ended is None:
             return None
         return max(0.0, self.ended - self.started)
@@ -61,7 +61,7 @@ class Sweep:
     end: Mapping[str, Any] | None = None
 
     def apply(self, event: TrialStarted | TrialEnded | RunEnded) -> None:
-        """Update the state by one event of a trial, or by the end of the run."""
+        """Update the state with the start or end of a trial, or the end of the run."""
         match event:
             case TrialStarted():
                 tasks = tuple(event.tasks)
@@ -83,7 +83,7 @@ class Sweep:
                         trial.ended = event.time
 
     def ranked(self) -> list[Trial]:
-        """Return the complete trials, the best first, the earlier first of equal ones."""
+        """Return the complete trials, best first; of equal ones, the lowest number first."""
         sign = 1 if self.tune["mode"] == "min" else -1
         ranks = []
         for trial in list(self.trials.values()):

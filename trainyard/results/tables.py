@@ -79,7 +79,7 @@ def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str,
 
 
 def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
-    """Return the failed attempts that ended their task (`final`), or the retried ones."""
+    """Return failed attempts: with `final`, those that ended their task; else, retried ones."""
     failed = []
     for task in state.tasks.values():
         for attempt in task.attempts:
@@ -162,7 +162,7 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos: the same number for each task, the last ones by name.
+    """Return images and videos: for each task the last by name, up to an equal share.
 
     `link` is the link to the file. `source` is the content of a small image, else the link again.
     """
@@ -195,7 +195,7 @@ def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
 
 
 def logs(run: RunDirectory, state: RunState) -> Row:
-    """Return the ends of the logs, of the same length; logs of failed attempts come first."""
+    """Return the end of each log, all cut to one length; logs of failed attempts come first."""
     attempts = sorted(
         state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running")
     )

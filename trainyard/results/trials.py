@@ -19,8 +19,8 @@ from trainyard.spec.tune import BY_LOGARITHM, KINDS
 from trainyard.wording import clean
 
 _MOST_TRIALS = 2000
-# At most so many learning curves are in the page, those of the best trials' tasks first. Only the
-# curves of SEEN_FIRST trials are visible at first.
+# At most this many tasks have learning curves in the page, those of the best trials first. At
+# first, only the curves of SEEN_FIRST trials are visible.
 _MOST_CURVES = 120
 SEEN_FIRST = 10
 
@@ -86,7 +86,7 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
 
 
 def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> Row:
-    """Return a parameter's axis: labels for choice and grid, else both ends and `log`."""
+    """Return a parameter's axis: for choice and grid its labels, else its ends and `log`."""
     (kind,) = parameter.keys() & KINDS
     axis: Row = {"key": name, "name": clean(name)}
     if kind not in ("choice", "grid"):
@@ -98,7 +98,7 @@ def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> R
 
 
 def _place(value: Any, axis: Row) -> object:
-    """Return a value's place on its axis: itself, or the index of its label; None if unset."""
+    """Return a value's place on its axis: its label's index, else the value; None if unset."""
     if value is not None and "labels" in axis:
         return axis["labels"].index(clean(text_of(value)))
     return value

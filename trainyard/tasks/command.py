@@ -179,7 +179,7 @@ class Command(tasks.Task[Any]):
 def task(
     *shared: str, dry: bool = False, collection: str = "", **options: Any
 ) -> Callable[[Callable[..., Report | None]], Command]:
-    """Make a task of a function; `shared` names its SHARED flags, and --json is added.
+    """Turn a function into a task with --json and those SHARED flags that `shared` names.
 
     Set `dry` for a function that only reads, or that checks `call.dry` itself: such a function also
     runs with --dry. Without `dry`, --dry only prints the function's summary. `collection` is the

@@ -23,7 +23,7 @@ from trainyard.paths import cache_home, not_writable, state_home
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
-# A directory of the path is a file or a link, or a name is too long.
+# A file or a link is where the path needs a directory, or a name is too long.
 _NO_DIRECTORY = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
 
@@ -110,7 +110,10 @@ def let_streams_take_all() -> None:
 
 
 def unusable(error: OSError) -> NoReturn:
-    """Exit because of a file or stream used outside a task: Invoke's configuration, the help."""
+    """Exit with the error of a file or stream that Invoke uses outside a task.
+
+    Examples are its configuration file, and stdout when it prints the help.
+    """
     explained = _explained(error) or PrerequisiteError(
         f"{error.filename} cannot be used: {error.strerror}"
     )
@@ -153,7 +156,7 @@ def _explained(error: OSError) -> TrainyardError | None:
 
 def _current_directory_exists() -> bool:
     try:
-        os.getcwd()  # noqa: PTH109 - asked for whether it fails
+        os.getcwd()  # noqa: PTH109 - called only to see whether it fails
     except OSError:
         return False
     return True

@@ -71,7 +71,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 # Commands that take another tool's command line after `--`.
 TAKING_LINES = frozenset({"cluster.import", "train.import"})
-# Placeholders of flags' values, if not the flag's name in capitals.
+# Placeholders of flags' values; other flags use their own name in capitals.
 _VALUES = {"set": "PATH=VALUE", "base": "IMAGE"}
 _BEFORE = (
     ("--dry", "Before a command: show what it would do, and change nothing."),

@@ -195,7 +195,7 @@ def after_push(backend: str) -> str:
 
 
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:
-    """Return the cluster of the flags, with IMAGE, --base and --platform applied."""
+    """Return the cluster that the flags choose, with IMAGE, --base and --platform applied."""
     overrides = list(call.overrides)
     if base:
         overrides.append(f"build.base={base}")
@@ -205,7 +205,7 @@ def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") ->
     cluster = replace(call, overrides=tuple(overrides)).cluster()
     if not image:
         return cluster
-    # Not by `--set image=`, whose check rejects some paths of directories.
+    # `--set image=` is not used here, because its check rejects some paths of directories.
     spec = cluster.spec.with_image(image)
     return replace(cluster, loaded=replace(cluster.loaded, spec=spec))
 

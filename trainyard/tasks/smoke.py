@@ -95,7 +95,7 @@ def _result(check: Check) -> str:
 
 
 def _has_no_gpus(checks: Sequence[Check]) -> bool:
-    """Say whether the cluster has no GPUs, by a skipped check "gpus" of the whole cluster."""
+    """Say whether the cluster has no GPUs: the cluster's check "gpus" was skipped."""
     return any(check.name == "gpus" and check.node is None and check.skipped for check in checks)
 
 

@@ -495,7 +495,7 @@ def _final(final: Final | None) -> str:
 
 
 def _next(now: RunStatus) -> str:
-    """Return the command for the report of a run that succeeded, else for the logs."""
+    """Return the next command: train.watch if the run succeeded, else train.logs."""
     if now.state.ended and now.state.exit == 0:
         return f"trainyard train.watch {now.run.name}"
     return f"trainyard train.logs {now.run.name}"
