@@ -22,7 +22,8 @@ class Node:
     """A Ray node, living or expected.
 
     `resources`: all of the node's resources, or only the free ones; `whole` then has all.
-    `host_name`: of its machine, container or pod. A node that has not joined has the `node_id` "".
+    `host_name`: the name of the node's machine, container or pod. `node_id`: "" if the node has not
+    joined.
     """
 
     node_id: str
@@ -53,7 +54,7 @@ class Node:
 
 
 def called(name: str, nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes with that name, or else with that host name, address or id.
+    """Return the nodes named `name`, or else those with `name` as host name, address or id.
 
     Several nodes may share a host.
     """
@@ -71,12 +72,12 @@ def with_free(node: Node, free: Mapping[str, float]) -> Node:
 
 
 def all_with_free(nodes: Iterable[Node], free: Mapping[str, Mapping[str, float]]) -> list[Node]:
-    """Return nodes with their free resources, from `free` by id (without an entry, none)."""
+    """Return nodes with their free resources: those that `free` has for the node's id, or none."""
     return [with_free(node, free.get(node.node_id, {})) for node in nodes]
 
 
 def in_all(name: str, nodes: Iterable[Node]) -> float:
-    """Return the sum of a resource, by Ray's name, over the nodes' `resources`."""
+    """Return the sum of the nodes' `resources` that Ray calls `name`."""
     return sum(node.resources.get(name, 0.0) for node in nodes)
 
 
