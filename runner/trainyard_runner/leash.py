@@ -100,7 +100,7 @@ def hold(settings: Settings, end: Callable[[], None]) -> None:
         try:
             return end()
         except Exception as error:
-            # Retried after any error: a cluster that does not end costs money.
+            # `end` is retried after any error, because a cluster that does not end costs money.
             say(f"not ended yet: {error}")
             time.sleep(EVERY)
 
@@ -221,9 +221,9 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
     path = f"/apis/ray.io/v1/namespaces/{target['namespace']}/rayclusters/{target['name']}"
     options = {"propagationPolicy": "Foreground", "preconditions": {"uid": target["uid"]}}
     if only_try:
-        # In the body, because the API server ignores a query's dryRun if there is a body.
+        # dryRun is in the body, because the API server ignores a query's dryRun if there is a body.
         options["dryRun"] = ["All"]
-    # Read at each call, because kubelets replace the token.
+    # The token is read at each call, because kubelets replace it.
     token = (_ACCOUNT / "token").read_text()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("DELETE", path, json.dumps(options), headers)
@@ -283,8 +283,7 @@ def _kill_autoscaler() -> None:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = path.read_bytes().split(b"\0")
-            # Only the ends of words are compared: this process's own command line also has the
-            # text.
+            # Only ends of words are compared: this process's command line also has the text.
             if any(word.endswith(b"autoscaler/v2/monitor.py") for word in words):
                 os.kill(int(path.parent.name), signal.SIGKILL)
     time.sleep(EVERY)

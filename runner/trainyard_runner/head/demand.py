@@ -126,7 +126,10 @@ def _free(name: str, demand: Demand) -> str:
 
 
 class DemandWatch:
-    """Writes an event once commands have waited in Ray for _PATIENCE seconds, then each change."""
+    """Writes an event once commands have waited in Ray for _PATIENCE seconds.
+
+    Afterwards, it writes an event whenever the requests that wait have changed.
+    """
 
     def __init__(
         self,

@@ -299,7 +299,7 @@ class Drivers:
 
 
 def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[str]]]:
-    """Ask Ray for the amounts that tasks' actors and placement groups hold, by run and node name.
+    """Ask Ray for the amounts that tasks' actors and groups hold, by run and node name.
 
     `nodes`: names by node id. A node without a name appears under its id.
     """

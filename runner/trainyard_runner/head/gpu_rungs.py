@@ -199,7 +199,7 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
     """Return, in words, which task saw other GPUs than its own; None if no task did.
 
     `each`: what each of a node's tasks saw while all ran at the same time. A task that did not run
-    is also returned.
+    counts, too.
     """
     for view in each:
         if problem := view.get("problem"):

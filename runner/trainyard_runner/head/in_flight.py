@@ -133,7 +133,7 @@ class InFlight:
             time.sleep(0.02)
             return
         waiting = list(self._ray_tasks)
-        # Quick tasks have sent messages already: Ray is then asked once, not twice.
+        # While tasks are quick, messages are already there, and one question to Ray is enough.
         ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
         if not ready:
             ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)

@@ -54,8 +54,7 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 def _absent(plan: Plan, records: Records) -> str | None:
     """Return a sentence about the first declared output that no task wrote, or None.
 
-    If at least one of the tasks that declare an output wrote it, this is no failure: in a gang,
-    often only one task writes an output.
+    One task that wrote the output is enough: in a gang, often only one task writes it.
     """
     declaring: dict[str, list[str]] = {}
     for task in plan.tasks:

@@ -79,8 +79,7 @@ def options(
             labels[NODE_LABEL] = f"!in({','.join(sorted(avoided))})"
         labels |= _group(task)
         if among is not None:
-            # These labels may overwrite the entry for avoided nodes, because `among` has no avoided
-            # node.
+            # The entry for avoided nodes may be overwritten here: `among` has no avoided node.
             labels |= among.labels
         if labels:
             asked["label_selector"] = labels
@@ -106,7 +105,7 @@ def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
 
 
 def bundle(task: Task) -> dict[str, float]:
-    """Return the resources of a task's bundle in a placement group: Ray refuses an empty one."""
+    """Return a task's bundle in a placement group; it is never empty, which Ray refuses."""
     return amounts(task) or {"CPU": 0.001}
 
 

@@ -27,8 +27,8 @@ from trainyard_runner.wire.stream import EventStream
 
 # An event has at most this many values of the watched metric.
 _VALUES_AT_ONCE = 10_000
-# Messages that the head stores in files. After a failed write, it drops the attempt's
-# later ones, and still handles other messages, such as `ended`.
+# Messages that the head stores in files. After a failed write, the head drops the attempt's later
+# messages of these kinds, and still handles the others, such as `ended`.
 _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
 
 
@@ -124,7 +124,7 @@ class Records:
                 self._drop_all(record)
 
     def end(self, record: AttemptRecord, ending: Ending) -> None:
-        """Write the event of an attempt's end; if it never started, first write that of its start.
+        """Write the event of an attempt's end; first that of its start, if it never started.
 
         Archives that have not arrived in full are dropped. Fields that the node did not send are
         null.

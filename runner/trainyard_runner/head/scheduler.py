@@ -268,7 +268,7 @@ class Scheduler:
 
 
 def _units(plan: Plan) -> list[Unit]:
-    """Return the units of a plan; if it resumes a run, tasks that succeeded there are left out."""
+    """Return the units of a plan, except for tasks that succeeded in the resumed run."""
     skipped = plan.resume.skipped if plan.resume else ()
     tasks = tuple(task for task in plan.tasks if task.name not in skipped)
     if plan.together and tasks:

@@ -114,7 +114,7 @@ class Study:
                 )
 
     def ask(self) -> tuple[int, Params, int | None] | None:
-        """Return an untried configuration: (trial, parameters, trial that it continues or None).
+        """Return an untried configuration: (trial, parameters, continued trial or None).
 
         A trial may continue one that was running when a former run ended. Returns None if the space
         is used up (`is_used_up`), or if only known configurations were proposed.

@@ -137,8 +137,7 @@ class Attempt:
         if self._final.get("exit") == 0 and not self._final["left"]:
             self._place.hand_on()
         else:
-            # The directories are not passed on: a process that could not be ended may still write
-            # there.
+            # Not kept for the next attempt: a process that could not be ended may still write here.
             self._place.remove()
 
     def _prepare(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> None:
@@ -404,7 +403,7 @@ def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]
 
 
 def _kernel_memory_kills() -> int:
-    """Return how many processes this node's kernel killed because memory ran out (Linux 4.13+)."""
+    """Return how many processes the kernel killed because memory ran out (Linux 4.13+)."""
     try:
         with Path("/proc/vmstat").open("rb") as file:
             for line in file:

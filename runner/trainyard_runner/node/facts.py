@@ -20,7 +20,7 @@ import ray
 
 from trainyard_runner.wire.text import last_line
 
-# Looked up one by one: listing all installed packages takes a second in a large image.
+# Each is looked up separately: listing all installed packages takes a second in a large image.
 _PACKAGES = (
     "torch",
     "jax",

@@ -77,7 +77,7 @@ class GrowingFile:
 
 
 def _end_of(file: BinaryIO, lines: int) -> int | None:
-    """Return the offset where the first `lines` lines of a file end; None if it has fewer."""
+    """Return the offset where line `lines` of a file ends; None if the file has fewer lines."""
     file.seek(0)
     for block in iter(lambda: file.read(_BLOCK), b""):
         count = block.count(b"\n")

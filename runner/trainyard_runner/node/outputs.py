@@ -71,8 +71,7 @@ class OutputWatch:
         """Yield the messages of an archive with the changes since the last look, if any."""
         began = self._clock()
         began_ns = self._wall_ns()
-        # `_mapped` is called before and after the scan. A file that was mapped only in between has
-        # a new mtime.
+        # Asked before and after the scan; a file that is mapped only in between gets a new mtime.
         mapped = self._mapped()
         entries, left_out = self._scan()
         mapped |= self._mapped()

@@ -26,7 +26,7 @@ class Transfers:
         return min(watch.due for watch in self._watches)
 
     def step(self, *, begin: bool) -> list[Message]:
-        """Return the next message of each transfer in flight; `begin` also starts due transfers."""
+        """Return the next message of each transfer; with `begin`, start due transfers first."""
         for watch in self._watches:
             if begin and watch not in self._in_flight and self._clock() >= watch.due:
                 self._in_flight[watch] = watch.look()

@@ -186,7 +186,7 @@ class MetricWatch:
             values = reading.result()
 
         self._rules.take(values, at=self._clock)
-        # Judged at the time when the reading began: it may have missed values written since then.
+        # The rules count time up to the reading's beginning: it may have missed later values.
         broken = self._rules.broken(at=self._began)
         if broken and not self.broken and (broken.rule == "nan" or not has_ended):
             self.broken = broken

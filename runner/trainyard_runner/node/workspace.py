@@ -116,14 +116,14 @@ class Workspace:
         _remove(self.root)
 
     def hand_on(self) -> None:
-        """Keep the directories for the next attempt if they are as new; else remove them."""
+        """Keep the directories for the next attempt if `_is_renewed`, else remove them."""
         if self._is_renewed():
             self._spare.keep(self.root)
         else:
             self.remove()
 
     def _is_renewed(self) -> bool:
-        """Empty the command's directory; return whether all directories are as they were made."""
+        """Empty the command's directory; return whether all directories are as good as new."""
         try:
             if any(self.output.iterdir()) or any(self.checkpoint.iterdir()):
                 return False

@@ -37,7 +37,7 @@ class Event:
         return own
 
     def line(self) -> dict[str, Any]:
-        # `seq` and `time` are put first to come first in the line; `vars` has their values.
+        # `seq` and `time` are named first so that they lead the line; `vars` has their values.
         return {"seq": 0, "time": 0.0, "event": self.kind, **vars(self)}
 
 
@@ -111,7 +111,7 @@ class GateEnded(Event):
 
 @dataclass(frozen=True)
 class AttemptStarted(Event):
-    """An attempt's command has begun. `node` is None if the attempt ended before it got a node."""
+    """An attempt's command has begun; `node` is None if the attempt ended without a node."""
 
     kind = "attempt-started"
 
@@ -231,7 +231,10 @@ class TaskEnded(Event):
 
 @dataclass(frozen=True)
 class TrialStarted(Event):
-    """A sweep tries a configuration, one task per repeat. After a former run, `tasks` is []."""
+    """A sweep tries a configuration, with one task for each repeat.
+
+    `tasks` is [] if a former run tried the configuration.
+    """
 
     kind = "trial-started"
 
@@ -282,7 +285,7 @@ class Waiting(Event):
 
 @dataclass(frozen=True)
 class DriversWaiting(Event):
-    """Ray tasks and actors of running tasks wait; `text` is the reason, or "" once none waits."""
+    """Ray tasks and actors of running tasks wait; `text` says why, or is "" once none waits."""
 
     kind = "drivers-waiting"
 
@@ -391,7 +394,10 @@ def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Return whether a JSON value is of a type. Raises ValueError for text that UTF-8 lacks."""
+    """Return whether a JSON value is of a type.
+
+    Raises ValueError for text that cannot be encoded.
+    """
     origin, arguments = _taken_apart(hint)
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in arguments)
@@ -432,5 +438,5 @@ def _is_point(value: object) -> bool:
 
 
 def _is_whole(number: object) -> bool:
-    """Return whether a value is a whole number that a float can hold; JSON allows larger ones."""
+    """Return whether a value is a whole number that fits into a float; JSON has larger ones."""
     return type(number) is int and abs(number) <= sys.float_info.max

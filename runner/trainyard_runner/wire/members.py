@@ -41,8 +41,7 @@ def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     living = list(alive)
     names = set(names_of(living))
     lacking = []
-    # Living nodes that are optional or have a new name may replace missing ones. These are their
-    # groups.
+    # Groups of living nodes that may replace missing ones, being optional or having a new name.
     spare = []
     for node in expected:
         if not node.optional and node.name not in names:

@@ -22,8 +22,7 @@ class Node:
     """A Ray node, living or expected.
 
     `resources`: all of the node's resources, or only the free ones; `whole` then has all.
-    `host_name`: the name of the node's machine, container or pod. `node_id`: "" if the node has not
-    joined.
+    `host_name`: the name of the node's machine, container or pod. `node_id`: "" before it joins.
     """
 
     node_id: str
@@ -72,7 +71,10 @@ def with_free(node: Node, free: Mapping[str, float]) -> Node:
 
 
 def all_with_free(nodes: Iterable[Node], free: Mapping[str, Mapping[str, float]]) -> list[Node]:
-    """Return nodes with their free resources: those that `free` has for the node's id, or none."""
+    """Return nodes with their free resources as `resources`, and all of them as `whole`.
+
+    `free` has the resources by node id; a node without an entry has none free.
+    """
     return [with_free(node, free.get(node.node_id, {})) for node in nodes]
 
 
@@ -117,7 +119,7 @@ def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
 
 
 def _rounded_down(amount: float) -> float:
-    # Rounded to 3 digits first: as a float, a third of three may be slightly below 1.
+    # The product is first rounded to 3 digits: a third of three may be slightly below 1 as a float.
     return math.floor(round(amount * _PARTS, 3)) / _PARTS
 
 

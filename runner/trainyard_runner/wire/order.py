@@ -17,7 +17,10 @@ class _OnNode(TypedDict, total=False):
 
 
 class Order(_OnNode):
-    """One attempt of a task. A dict, because Ray unpickles it before a node has this package."""
+    """One attempt of a task.
+
+    An order is a dict, because Ray unpickles it before a node has this package.
+    """
 
     run: str
     task: str

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 State = Literal["succeeded", "failed", "stopped"]
-# Seconds. Attempts that are quicker share one Ray task. Their metrics and requests to stop are not
-# polled.
+# Seconds. Quicker attempts share one Ray task. Their metrics and requests to stop are not polled.
 QUICK = 0.05
 # The outcomes that have other words in sentences than in events.
 _WORDS = {"lost": "was lost", "timeout": "ran out of time", "stopped": "was stopped"}

@@ -94,7 +94,7 @@ def grid(space: Space) -> Iterator[Params]:
 
 
 def is_finite(space: Space) -> bool:
-    """Return whether each parameter has a list of values, and configurations can be counted."""
+    """Return whether each parameter has a list of values, so that the space is finite."""
     return all(parameter["values"] for parameter in space.values())
 
 
