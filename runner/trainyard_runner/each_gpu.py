@@ -17,7 +17,7 @@ MEET_SECONDS = 20.0
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
-    """Wait until all tasks of the node run; return the GPUs that this task was given and sees.
+    """Wait until all tasks of the node run; return this task's assigned and visible GPUs.
 
     `question`: "meeting" is the barrier's name, "index" this task's number, "count" the number of
     tasks. In the answer, "met" is false if some tasks did not run within MEET_SECONDS.

@@ -2,8 +2,8 @@
 
 The program runs next to the head and does not need the operator's machine. Only this file is copied
 there: it uses the standard library, and boto3 on EC2. The program asks Ray's dashboard for active
-jobs. While the dashboard does not answer, the cluster does not count as idle. The deadline is kept
-nevertheless.
+jobs. While the dashboard does not answer, the cluster does not count as idle. The deadline still
+applies.
 
 Usage: leash.py SETTINGS, a JSON object with these keys. `deadline` (Unix seconds) and `idle`
 (seconds) may be null. `dashboard` is the dashboard's address, `token_file` has its token. One of
@@ -260,7 +260,7 @@ def ec2(target: Settings, *, only_try: bool = False) -> None:
 
 
 def _instances(api: Any, tags: Settings) -> dict[str, bool]:
-    """Return a dict from the ids of the cluster's instances to whether each is the head."""
+    """Return the ids of the cluster's instances, each with whether it is the head."""
     states = ["pending", "running", "stopping", "stopped"]
     filters = [{"Name": "instance-state-name", "Values": states}]
     for key, value in tags.items():

@@ -51,7 +51,7 @@ def store() -> Store:
 def environment(
     declared: Mapping[str, Any] | None, parts: Mapping[str, bytes], store: Store
 ) -> tuple[dict[str, Any], int]:
-    """Return the runtime environment of commands' own Ray tasks, and its package's size.
+    """Return the runtime_env of commands' own Ray tasks, and its package's size in bytes.
 
     `declared`: the runtime environment of the workers that run the commands. Its working directory
     has only the job's wheels, or is missing. The returned environment's working directory also has

@@ -63,7 +63,7 @@ def facts(question: dict[str, Any], runner: Package) -> Any:
 
 
 def own_gpu(question: dict[str, Any], runner: Package) -> Any:
-    """Return the GPUs that this task was given and sees, once all tasks of the node run."""
+    """Return this task's assigned and visible GPUs, once the tasks for all the node's GPUs run."""
     _bring(runner)
     from trainyard_runner import each_gpu
 

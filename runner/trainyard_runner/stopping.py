@@ -69,7 +69,7 @@ class StopWatch:
         while not self._closed.wait(_EVERY):
             try:
                 entry = read(self._run)
-            except Exception as error:  # many classes, while Ray's head is busy or gone
+            except Exception as error:  # errors vary while Ray's head is busy or gone
                 print(f"trainyard: cannot ask whether to stop: {error}", flush=True)
                 continue
             self.asked = self._request(entry)

@@ -216,8 +216,7 @@ class SmokeGate:
             "graphics": node.gpus > 0 and bool(self._gate.needs.get("graphics")),
             "timeout": 60.0,
             # Objects of 1 MiB go through Ray's object store; smaller ones may travel inside
-            # messages. With more than _MANY nodes, 8 MiB for each pair of nodes would take too
-            # long.
+            # messages. With more than _MANY nodes, 8 MiB for each pair would take too long.
             "bytes": (8 if count <= _MANY else 1) * 1024 * 1024,
         }
 

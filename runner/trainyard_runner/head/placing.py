@@ -105,7 +105,7 @@ def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
 
 
 def bundle(task: Task) -> dict[str, float]:
-    """Return a task's bundle in a placement group; it is never empty, which Ray refuses."""
+    """Return a task's bundle in a placement group; never an empty one, which Ray would refuse."""
     return amounts(task) or {"CPU": 0.001}
 
 

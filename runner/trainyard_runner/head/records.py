@@ -124,10 +124,10 @@ class Records:
                 self._drop_all(record)
 
     def end(self, record: AttemptRecord, ending: Ending) -> None:
-        """Write the event of an attempt's end; first that of its start, if it never started.
+        """Write the event of an attempt's end.
 
-        Archives that have not arrived in full are dropped. Fields that the node did not send are
-        null.
+        If the attempt never started, the event of its start is written first. Archives that have
+        not arrived in full are dropped. Fields that the node did not send are null.
         """
         self._drop_all(record)
         self._job_log.ended(record.task)

@@ -131,8 +131,8 @@ class Submitter:
     ) -> dict[Any, RayTask]:
         """Submit units of one shape, one task each, as one Ray task, which runs them in order.
 
-        Returns a dict from the generator of messages to the RayTask. `avoided` and `among`: as in
-        Place, for every task. Raises NodeMissingError.
+        Returns a dict with the RayTask under its generator of messages. `avoided` and `among`: as
+        in Place, for every task. Raises NodeMissingError.
         """
         function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
         attempts = [(unit, unit.tasks[0]) for unit in units]

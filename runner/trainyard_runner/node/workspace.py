@@ -84,7 +84,7 @@ class Workspace:
             parts = fetch(restored["parts"])
             left_out += outputs.apply(parts, self.output, removed=restored["removed"])
 
-        # In this order, a directory comes before a declared output inside it, and takes that along.
+        # A directory comes before a declared output inside it, and takes the output along.
         for declared in sorted(order["outputs"]):
             if os.path.lexists(self.output / declared):
                 (self.directory / declared).parent.mkdir(parents=True, exist_ok=True)

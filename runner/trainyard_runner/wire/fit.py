@@ -187,7 +187,7 @@ def amount(resource: str, value: float) -> str:
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
-    """Return, in words, the most CPUs, GPUs and other resources of the task that a node has.
+    """Return, in words, how much a node has at most of CPUs, GPUs and the task's other resources.
 
     The amounts may be of different nodes.
     """

@@ -79,7 +79,7 @@ def all_with_free(nodes: Iterable[Node], free: Mapping[str, Mapping[str, float]]
 
 
 def in_all(name: str, nodes: Iterable[Node]) -> float:
-    """Return the sum of the nodes' `resources` that Ray calls `name`."""
+    """Return the sum of the resource `name` (Ray's name) in the nodes' `resources`."""
     return sum(node.resources.get(name, 0.0) for node in nodes)
 
 

@@ -44,7 +44,7 @@ class Task:
     outputs: tuple[str, ...] = ()
     watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
     actors: Room = NO_ROOM  # resources to keep free for the task's actors and Ray tasks
-    continues: str | None = None  # this task begins from the checkpoint of a former run's task
+    continues: str | None = None  # the former run's task whose checkpoint this one begins from
 
     @property
     def shape(self) -> Shape:

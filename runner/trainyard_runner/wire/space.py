@@ -81,7 +81,7 @@ def suggest(trial: Any, space: Space) -> Params:
 
 
 def grid(space: Space) -> Iterator[Params]:
-    """Yield every configuration of a finite space; leave out its unused parameters (`when`).
+    """Yield every configuration of a finite space, each without unused parameters (`when`).
 
     The same configuration is yielded again for each value of a parameter that it does not use.
     """

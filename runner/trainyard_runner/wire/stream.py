@@ -92,8 +92,7 @@ class EventStream:
 
     def _roll(self) -> None:
         following = names.segment(self._number + 1)
-        # The file is created before it is announced, so that a follower never requests a missing
-        # file.
+        # The file must exist before it is announced, or a follower would request a missing file.
         opened = (self._directory / following).open("wb", buffering=0)
         self._append(Continues(next=following))
         self._file.close()
