@@ -1,1 +1,1 @@
-"""The runner: travels with every run and runs its tasks on Ray. Standard library and ray only."""
+"""The runner, which Trainyard sends with every run to run the tasks on Ray."""

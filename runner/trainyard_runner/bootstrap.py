@@ -53,7 +53,8 @@ def entrypoint(run: str) -> str:
 def variables(*, runner: str, plan: str) -> dict[str, str]:
     """Return the environment variables of a run's Ray job.
 
-    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). A variable has the
-    program, so that the command is one line, and the program can restart itself with another Python.
+    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). Another variable has
+    the text of the program. The command therefore fits into one line, and the program can restart
+    itself with another Python.
     """
     return {"TRAINYARD_BOOTSTRAP": PROGRAM, "TRAINYARD_RUNNER": runner, "TRAINYARD_PLAN": plan}

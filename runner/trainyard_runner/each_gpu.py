@@ -11,16 +11,16 @@ from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_list, _i
 
 _NAMESPACE = b"trainyard"
 _EVERY = 0.05
-# Seconds that a task waits for the node's other tasks. A worker for a GPU task starts in 0.6 to
-# 1.9 s, on a busy node in ten times that.
+# Seconds that a task waits for the node's other tasks. A worker for a GPU task takes 0.6 to 1.9 s
+# to start, and ten times as long on a busy node.
 MEET_SECONDS = 20.0
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
     """Wait until all tasks of the node run; return this task's assigned and visible GPUs.
 
-    `question`: "meeting" names the barrier, "index" this task, "count" is the number of tasks.
-    After MEET_SECONDS, returns with "met" false.
+    `question`: "meeting" is the barrier's name, "index" this task's number, "count" the number of
+    tasks. In the answer, "met" is false if some tasks did not run within MEET_SECONDS.
     """
     found = {
         "assigned": [str(gpu) for gpu in ray.get_gpu_ids()],

@@ -2,8 +2,8 @@
 
 The program runs next to the head and does not need the operator's machine. Only this file is copied
 there: it uses the standard library, and boto3 on EC2. The program asks Ray's dashboard for active
-jobs. While the dashboard does not answer, the cluster does not count as idle, but the deadline
-counts.
+jobs. While the dashboard does not answer, the cluster does not count as idle. The deadline still
+applies.
 
 Usage: leash.py SETTINGS, a JSON object with these keys. `deadline` (Unix seconds) and `idle`
 (seconds) may be null. `dashboard` is the dashboard's address, `token_file` has its token. One of
@@ -59,7 +59,7 @@ def ends_at(deadline: float | None, idle: float | None, idle_since: float | None
 
 
 def idle_since(jobs: Jobs | None, since: float) -> float | None:
-    """Return since when a cluster is idle: the end of its last job, or `since` if that is later.
+    """Return when a cluster became idle: when its last job ended, or `since` if that is later.
 
     Returns None while a job is active, and if `jobs` is None (unknown).
     """
@@ -100,7 +100,7 @@ def hold(settings: Settings, end: Callable[[], None]) -> None:
         try:
             return end()
         except Exception as error:
-            # Retried after any error: a cluster that does not end costs money.
+            # `end` is retried after any error, because a cluster that does not end costs money.
             say(f"not ended yet: {error}")
             time.sleep(EVERY)
 
@@ -140,7 +140,7 @@ def dashboard(address: str, token_file: str | None) -> Ask:
         token = Path(token_file).expanduser().read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
 
-    # No proxy of the environment: it would see the token.
+    # A proxy from the environment is not used, because it would see the token.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def ask(method: str, path: str) -> Any:
@@ -221,9 +221,9 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
     path = f"/apis/ray.io/v1/namespaces/{target['namespace']}/rayclusters/{target['name']}"
     options = {"propagationPolicy": "Foreground", "preconditions": {"uid": target["uid"]}}
     if only_try:
-        # In the body, because the API server ignores a query's dryRun if there is a body.
+        # dryRun is in the body, because the API server ignores a query's dryRun if there is a body.
         options["dryRun"] = ["All"]
-    # Read at each call, because kubelets replace the token.
+    # The token is read at each call, because kubelets replace it.
     token = (_ACCOUNT / "token").read_text()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("DELETE", path, json.dumps(options), headers)
@@ -260,7 +260,7 @@ def ec2(target: Settings, *, only_try: bool = False) -> None:
 
 
 def _instances(api: Any, tags: Settings) -> dict[str, bool]:
-    """Return the ids of the cluster's instances; True for the head."""
+    """Return the ids of the cluster's instances, each with whether it is the head."""
     states = ["pending", "running", "stopping", "stopped"]
     filters = [{"Name": "instance-state-name", "Values": states}]
     for key, value in tags.items():
@@ -283,7 +283,7 @@ def _kill_autoscaler() -> None:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = path.read_bytes().split(b"\0")
-            # Compared with the ends of words: this process's own command line also has the text.
+            # Only ends of words are compared: this process's command line also has the text.
             if any(word.endswith(b"autoscaler/v2/monitor.py") for word in words):
                 os.kill(int(path.parent.name), signal.SIGKILL)
     time.sleep(EVERY)

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-# Seconds of a pin, longer than any pause of the runner. A package outlives its run by as much.
+# Seconds of a pin, longer than any pause of the runner. A package outlives its run by this time.
 PINNED = 600
 _EVERY = 150.0
 _GCS = "gcs://"
@@ -51,12 +51,13 @@ def store() -> Store:
 def environment(
     declared: Mapping[str, Any] | None, parts: Mapping[str, bytes], store: Store
 ) -> tuple[dict[str, Any], int]:
-    """Return the runtime environment of commands' own Ray tasks, and its package's bytes.
+    """Return the runtime_env of commands' own Ray tasks, and its package's size in bytes.
 
     `declared`: the runtime environment of the workers that run the commands. Its working directory
-    has only the job's wheels, or is missing; the returned one also has all the job's files. `parts`:
-    the uploaded parts of the job's zip, by name. Unless a single part can be used unchanged, a new
-    package is put into the GCS. Raises LookupError if the GCS no longer has the wheels.
+    has only the job's wheels, or is missing. The returned environment's working directory also has
+    all the job's files. `parts`: the uploaded parts of the job's zip, by name. Unless a single part
+    can be used unchanged, a new package is put into the GCS. Raises LookupError if the GCS no
+    longer has the wheels.
     """
     found = dict(declared or {})
     wheels = found.get("working_dir", "").removeprefix(_GCS)

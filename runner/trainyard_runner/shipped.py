@@ -1,7 +1,7 @@
 """Functions that Ray sends to other nodes by value; each first fetches the runner's package.
 
-No function may import from that package before, because a new worker does not have it. `runner` and
-`job` are packages, (name, [reference to the zip]); a node fetches each once.
+No function may import from that package before it is fetched, because a new worker lacks it.
+`runner` and `job` are packages, (name, [reference to the zip]); a node fetches each once.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def facts(question: dict[str, Any], runner: Package) -> Any:
 
 
 def own_gpu(question: dict[str, Any], runner: Package) -> Any:
-    """Return this task's assigned and visible GPUs, once such tasks hold all GPUs of the node."""
+    """Return this task's assigned and visible GPUs, once the tasks for all the node's GPUs run."""
     _bring(runner)
     from trainyard_runner import each_gpu
 

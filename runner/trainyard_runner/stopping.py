@@ -69,7 +69,7 @@ class StopWatch:
         while not self._closed.wait(_EVERY):
             try:
                 entry = read(self._run)
-            except Exception as error:  # Ray raises many classes while its head is busy or gone
+            except Exception as error:  # errors vary while Ray's head is busy or gone
                 print(f"trainyard: cannot ask whether to stop: {error}", flush=True)
                 continue
             self.asked = self._request(entry)
@@ -106,7 +106,7 @@ class StopBoard:
         self._put({**self._entry, "attempts": asked, "grace": GRACE})
 
     def go(self, attempt: int) -> None:
-        """Let the tasks of the gang start the commands of this attempt (its number)."""
+        """Let the gang's tasks start the commands of the attempt with this number."""
         self._put({**self._entry, "go": attempt})
 
     def clear(self) -> None:

@@ -67,8 +67,8 @@ class Capacity:
     def blame(self, live: Live) -> list[str]:
         """Record that the watchdog ended an attempt on its node.
 
-        Returns all tasks that the watchdog ended there if the node is avoided from now on, else [].
-        A cluster's only node is never avoided.
+        If the node is avoided from now on, returns all tasks that the watchdog ended there; else
+        []. A cluster's only node is never avoided. A gang's attempt is not recorded.
         """
         node_id = live.record.node_id
         if node_id is None or len(live.unit.tasks) > 1:
@@ -89,7 +89,7 @@ class Capacity:
         return time.monotonic() - since >= patience
 
     def why_never(self, task: Task, *, idle: float) -> str | None:
-        """Return why a task must fail: no node fits it, and the run is idle for too long.
+        """Return why a task must fail: no node fits it, and the run has been idle for too long.
 
         Returns None otherwise. The limit is `fit.patience`.
         """
@@ -114,7 +114,7 @@ class Capacity:
         return not kept_free(tasks, places, [this_run, *others])
 
     def _share_of(self, task: Task, avoided: frozenset[str]) -> Alike | None:
-        """Return nodes of one size, on one of which a task may get its share of a node.
+        """Return nodes of one size; a task may get its share of a node on any of them.
 
         Returns None if the task asks for no share, or must wait.
         """

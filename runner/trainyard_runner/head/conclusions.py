@@ -72,7 +72,7 @@ class Conclusions:
                 self._finish(task.name, state, unit.attempt, reason=reason)
 
     def stop_unended(self, live: Live) -> None:
-        """Record an attempt as stopped although it has missed the deadline to end."""
+        """Record an attempt as stopped although it did not end in time."""
         late = Ending("stopped", "the run was stopped; the task had not ended in time")
         self._records.end(live.record, late)
         live.unit.ended(live.task, "stopped")
@@ -108,8 +108,8 @@ class Conclusions:
     ) -> None:
         """Count a task as ended, report it to the sweep, and write its event.
 
-        `reason`: why the task ended without a further attempt. `last`: why its last attempt ended;
-        the sweep gets `last` if there is no `reason`.
+        `reason`: why the task gets no further attempt. `last`: why its last attempt ended. Without
+        a `reason`, the sweep gets `last`.
         """
         self.counts[state] += 1
         if self._sweep is not None:

@@ -16,7 +16,7 @@ from trainyard_runner.wire.events import DriversWaiting, Event
 from trainyard_runner.wire.plan import Task
 
 _EVERY = 5.0
-# Ray needs some seconds to start workers, and an autoscaler some to add nodes.
+# Ray needs some seconds to start workers, and an autoscaler needs some to add nodes.
 _PATIENCE = 10.0
 
 Shape = tuple[tuple[str, float], ...]
@@ -77,7 +77,7 @@ def of_task(task: Task) -> Shape:
 
 
 def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> str:
-    """Return which resources tasks' commands wait for, in words; "" for none.
+    """Return, in words, the resources that commands of tasks wait for; "" if none wait.
 
     `submitted`: this run's tasks that Ray has not started; their own requests are subtracted. Ray
     does not say which program made a request: if other programs are connected, the text says so.
@@ -126,7 +126,10 @@ def _free(name: str, demand: Demand) -> str:
 
 
 class DemandWatch:
-    """Writes an event once commands have waited in Ray for _PATIENCE seconds; then, each change."""
+    """Writes an event once commands have waited in Ray for _PATIENCE seconds.
+
+    Afterwards, it writes an event whenever the requests that wait have changed.
+    """
 
     def __init__(
         self,
@@ -141,15 +144,15 @@ class DemandWatch:
         self._due = 0.0
         self._since: float | None = None
         self._said = ""
-        # Sets of resources that events of this wait have named. A later event with one of these
-        # sets has new numbers only, and says `again`.
+        # The sets of resources that events of this wait have named. If a later event names such a
+        # set again, only its numbers are new, and its `again` is true.
         self._explained: set[frozenset[str]] = set()
 
     def is_due(self) -> bool:
         return self._clock() >= self._due
 
     def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
-        """Write an event if what commands wait for in Ray has changed.
+        """Write an event if the requests of commands that wait in Ray have changed.
 
         Call this when `is_due`. Waits shorter than _PATIENCE seconds are not reported. `connected`
         asks Ray which tasks have drivers. `submitted`: this run's tasks that Ray has not started.

@@ -87,7 +87,7 @@ class Ray(Protocol):
 
 
 class TheRay:
-    """The cluster that this process is connected to."""
+    """The tables of the cluster that this process is connected to."""
 
     def jobs(self) -> list[RayJob]:
         """Ask Ray for its table of jobs, dead ones included."""
@@ -97,7 +97,7 @@ class TheRay:
                 skip_submission_job_info_field=True, skip_is_running_tasks_field=True
             )
         except TypeError:
-            # Ray 2.36 and older lack these options, and ask every driver, which is slower.
+            # Ray 2.36 and older lack these options. They ask every driver, which takes longer.
             found = client.get_all_job_info()
         return [_ray_job(entry) for entry in found.values()]
 
@@ -278,7 +278,7 @@ class Drivers:
                 attempt.on_gone()
 
     def give_up(self) -> None:
-        """Close all attempts now, although Ray may still have actors or groups of them."""
+        """Close all attempts now, although Ray may still have their actors or groups."""
         for attempt in self._ending:
             attempt.on_gone()
         self._ending = []
@@ -299,7 +299,7 @@ class Drivers:
 
 
 def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[str]]]:
-    """Ask Ray for the amounts that tasks' actors and placement groups hold, by run and node's name.
+    """Ask Ray for the amounts that tasks' actors and groups hold, by run and node name.
 
     `nodes`: names by node id. A node without a name appears under its id.
     """

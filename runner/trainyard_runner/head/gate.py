@@ -129,10 +129,10 @@ class SmokeGate:
             time.sleep(0.2)
 
     def _ask(self, alive: Sequence[nodes.Node]) -> tuple[list[Answer], dict[str, Any]]:
-        """Collect the facts of every node by one Ray task on each.
+        """Run one Ray task on every node to collect the node's facts.
 
-        Returns the answers, and for each node's name a reference to the object that other nodes
-        fetch from the node. Both leave out nodes that were replaced or removed meanwhile.
+        Returns the answers, and by node name a reference to the object that other nodes fetch from
+        the node. Nodes that were replaced or removed meanwhile are left out of both.
         """
         if any(node.gpus for node in alive):
             self._free = ray._private.state.available_resources_per_node()
@@ -176,9 +176,9 @@ class SmokeGate:
         return self._free.get(node.node_id, {}).get("GPU", 0)
 
     def _on_each_gpu(self, answers: list[Answer]) -> list[Answer]:
-        """Add to each answer the GPUs that the node's tasks see while one task runs on each GPU.
+        """Run one task on each GPU of a node at once; add the GPUs that they see to the answers.
 
-        Only nodes with at least two GPUs, all of them free, are asked.
+        This is tried only on nodes that have at least two GPUs, all of them free.
         """
         function = ray.remote(num_cpus=0, num_gpus=1, max_calls=0, max_retries=0)(shipped.own_gpu)
         asked: dict[Any, str] = {}
@@ -215,8 +215,8 @@ class SmokeGate:
             "isolated": is_isolated and real,
             "graphics": node.gpus > 0 and bool(self._gate.needs.get("graphics")),
             "timeout": 60.0,
-            # Ray's object store carries objects of 1 MiB; smaller ones may travel inside messages.
-            # With more than _MANY nodes, 8 MiB for every pair of nodes would take too long.
+            # Objects of 1 MiB go through Ray's object store; smaller ones may travel inside
+            # messages. With more than _MANY nodes, 8 MiB for each pair would take too long.
             "bytes": (8 if count <= _MANY else 1) * 1024 * 1024,
         }
 
@@ -281,8 +281,8 @@ def _more_nodes(count: int) -> str:
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:
     """Return what a node's tasks saw while together they held all its GPUs.
 
-    Returns () if the tasks did not run at the same time, as when another program held a GPU. A task
-    with a problem counts as one that ran.
+    Returns () if the tasks did not run at the same time, for example because another program held a
+    GPU. A task with a problem counts as if it ran.
     """
     held = [one for one in said if one.get("met") or "problem" in one]
     if len(held) == int(answer.node.gpus):

@@ -166,7 +166,8 @@ def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
     """Return why a node has no graphics, and a hint; None if a device renders.
 
-    With simulated GPUs, a CPU that renders is enough. A GPU without RT cores counts as none.
+    With simulated GPUs, a CPU that renders is enough. If any GPU lacks RT cores, the node counts as
+    one without graphics.
     """
     found = facts["graphics"]
     devices = found.get("devices", ())
@@ -195,10 +196,10 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
-    """Return, in words, which task saw other GPUs than its own; None if none did.
+    """Return, in words, which task saw other GPUs than its own; None if no task did.
 
-    `each`: what each of a node's tasks saw while all ran at the same time. A task that failed to
-    run counts, too.
+    `each`: what each of a node's tasks saw while all ran at the same time. A task that did not run
+    counts, too.
     """
     for view in each:
         if problem := view.get("problem"):

@@ -133,7 +133,7 @@ def kept_free(
 
 
 def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
-    """Replace a task's share of a node by amounts, for the first size of nodes that the task fits.
+    """Replace a task's share of a node by amounts, taken from the first size of node that fits.
 
     A task without a share, or one that fits no node, is returned unchanged.
     """
@@ -144,7 +144,7 @@ def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
 
 
 def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
-    """Return the sums of tasks' amounts by node's name; the entry "tasks" is the number of tasks.
+    """Return the sums of tasks' amounts by node name; the entry "tasks" is the number of tasks.
 
     `running`: (node's name or None, task). Tasks without a node are under "".
     """

@@ -48,7 +48,7 @@ class InFlight:
         self._queue = queue
         self._nodes = nodes
         self._board = StopBoard(plan.run)
-        # By Ray's generator of the node's messages.
+        # The key is Ray's generator of the node's messages.
         self._ray_tasks: dict[Any, RayTask] = {}
         # Ended attempts whose drivers, actors or groups Ray may still have.
         self._closing: dict[int, Live] = {}
@@ -133,7 +133,7 @@ class InFlight:
             time.sleep(0.02)
             return
         waiting = list(self._ray_tasks)
-        # While tasks are quick, some message is there already: one question to Ray, not two.
+        # While tasks are quick, messages are already there, and one question to Ray is enough.
         ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
         if not ready:
             ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
@@ -273,7 +273,7 @@ class InFlight:
         if record.is_ready and not record.is_started:
             self._start_if_ready(live.unit)
 
-        # A gang's attempts end only with their Ray tasks: the gang's bundles are free by then.
+        # A gang's attempts end only when their Ray tasks end: by then, the gang's bundles are free.
         if record.ended is not None and len(live.unit.tasks) == 1:
             del ray_task.open[number]
             if record.ended["seconds"] < QUICK:
@@ -363,9 +363,9 @@ def _ending(live: Live, unsaid: Ending | None) -> Ending:
 def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
     """Return the ending of attempts whose worker crashed before they began.
 
-    Asks Ray for the worker's last lines; without any, returns `ending`. If every unit has crashed
-    with the same last line before, the ending is failed and final: a retry cannot help, as when
-    packages conflict.
+    Asks Ray for the worker's last lines; without any, returns `ending`. If the previous crash of
+    every unit had the same last line, the ending is failed and final. A retry cannot help then:
+    packages may conflict, for example.
     """
     lines = losses.of_worker()
     if not lines:

@@ -25,8 +25,8 @@ class SilentError(Exception):
 class Receiver:
     """Receives the parts for one run in the order of their numbers.
 
-    `take` removes and returns the part with a name, or returns None if the part has not arrived.
-    `check` is called while the next part has not arrived, and may raise.
+    `take` gets a part's name, and removes and returns the part, or returns None if the part has not
+    arrived. `check` is called while the next part has not arrived, and may raise.
     """
 
     def __init__(

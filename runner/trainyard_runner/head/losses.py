@@ -62,7 +62,7 @@ def explain(
 
 
 def of_worker() -> tuple[str, ...]:
-    """Ask Ray for the last lines of the worker that crashed last; () if Ray has none.
+    """Ask Ray for the last lines of the newest crashed worker; () if Ray has none.
 
     Ray does not say which attempt the worker ran. A crash more than a minute old is ignored: it
     belongs to another attempt.

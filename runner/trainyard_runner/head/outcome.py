@@ -54,7 +54,7 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 def _absent(plan: Plan, records: Records) -> str | None:
     """Return a sentence about the first declared output that no task wrote, or None.
 
-    An output that only some of its tasks lack is no failure: in a gang, often one task writes it.
+    One task that wrote the output is enough: in a gang, often only one task writes it.
     """
     declaring: dict[str, list[str]] = {}
     for task in plan.tasks:

@@ -66,9 +66,9 @@ def options(
     """Return the options of one Ray task: its resources, and where it runs.
 
     `avoided`: ids of nodes on which the task should not run; a task that names its node ignores
-    them. `among`: nodes of one size; the task already asks for the amounts of its share there.
-    `has_selectors`: this Ray selects nodes by label. If it does not, `turn` chooses one node, so
-    that tasks spread. Raises NodeMissingError.
+    them. `among`: nodes of one size; the task's share is already replaced by the amounts on these
+    nodes. `has_selectors`: whether this Ray can select nodes by label. If it cannot, `turn` chooses
+    one node, so that tasks spread. Raises NodeMissingError.
     """
     asked = _amounts(task)
     if task.node_name is not None:
@@ -79,7 +79,7 @@ def options(
             labels[NODE_LABEL] = f"!in({','.join(sorted(avoided))})"
         labels |= _group(task)
         if among is not None:
-            # These labels may replace the entry for avoided nodes: `among` has no avoided node.
+            # The entry for avoided nodes may be overwritten here: `among` has no avoided node.
             labels |= among.labels
         if labels:
             asked["label_selector"] = labels
@@ -105,7 +105,7 @@ def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
 
 
 def bundle(task: Task) -> dict[str, float]:
-    """Return the resources of a task's bundle in a placement group: Ray refuses an empty one."""
+    """Return a task's bundle in a placement group; never an empty one, which Ray would refuse."""
     return amounts(task) or {"CPU": 0.001}
 
 
@@ -148,7 +148,7 @@ def _node(raw: dict[str, Any]) -> Node:
     labels = raw.get("Labels") or {}
     address = raw["NodeManagerAddress"]
     name = raw.get("NodeName") or address
-    # Ray names a node without a name by its address, which nodes on one machine share.
+    # If a node has no name, Ray uses its address, which nodes on one machine share.
     if name == address and address.startswith("127."):
         name = raw["NodeID"][:8]
 

@@ -79,9 +79,9 @@ class Queue:
     def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
         """Take the units that share the next Ray task, and begin their attempts.
 
-        The Ray task runs the units in order. A unit shares with none if `is_alone`, if it was tried
-        before, or if it has actors. Ray has at most `window` Ray tasks of the shape; while fewer
-        units wait, each gets its own.
+        The Ray task runs the units in order. A unit gets a Ray task of its own if `is_alone`, if it
+        was tried before, or if it has actors. Ray has at most `window` Ray tasks of the shape.
+        While fewer units than that wait, each gets a Ray task of its own.
         """
         line = self._lines[shape]
         if is_alone or shape.actors:

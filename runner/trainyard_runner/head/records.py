@@ -27,8 +27,8 @@ from trainyard_runner.wire.stream import EventStream
 
 # An event has at most this many values of the watched metric.
 _VALUES_AT_ONCE = 10_000
-# Messages that the head stores in files. After a failed write, it drops the attempt's
-# later ones, and still handles other messages, such as `ended`.
+# Messages that the head stores in files. After a failed write, the head drops the attempt's later
+# messages of these kinds, and still handles the others, such as `ended`.
 _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
 
 
@@ -72,11 +72,11 @@ class Records:
         job_log: JobLog,
         storage: str | None = None,
     ) -> None:
-        """Keep the records of a run in `directory`, on the head's node, `node`.
+        """Keep the records of a run in `directory` on the head.
 
-        `node_name` returns a node's name by its id. `each_attempt`: every attempt begins without
-        the outputs of the one before. `storage`: a directory that outlives the head and may have
-        former runs' checkpoints.
+        `node`: the name of the head's node. `node_name` returns the name of the node with an id.
+        `each_attempt`: no attempt begins with the outputs of the attempt before. `storage`: a
+        directory that outlives the head and may have former runs' checkpoints.
         """
         self._directory = directory
         self._stream = stream
@@ -124,10 +124,10 @@ class Records:
                 self._drop_all(record)
 
     def end(self, record: AttemptRecord, ending: Ending) -> None:
-        """Write the event of an attempt's end, after that of its start if it never started.
+        """Write the event of an attempt's end.
 
-        Archives that have not arrived in full are dropped. Fields that the node did not send are
-        null.
+        If the attempt never started, the event of its start is written first. Archives that have
+        not arrived in full are dropped. Fields that the node did not send are null.
         """
         self._drop_all(record)
         self._job_log.ended(record.task)
@@ -169,7 +169,7 @@ class Records:
         incoming.finish()
 
     def inherit_outputs(self, task: str, parts: Iterator[bytes]) -> None:
-        """Store outputs that the operator sent as a task's archive 1, and write their event."""
+        """Store outputs from the operator as archive 1 of a task, and write their event."""
         file = names.output_archive(task, 1)
         incoming = Incoming(self._directory / file)
         for part in parts:
@@ -223,7 +223,7 @@ class Records:
         record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
 
     def _metric(self, record: AttemptRecord, values: list[list[float]]) -> None:
-        """Write values of the watched metric: [step, value, seconds since 1970] each, all finite."""
+        """Write finite values of the watched metric, each [step, value, seconds since 1970]."""
         for begin in range(0, len(values), _VALUES_AT_ONCE):
             some = values[begin : begin + _VALUES_AT_ONCE]
             self._stream.write(Metric(record.task, record.attempt, some))

@@ -194,7 +194,7 @@ class Scheduler:
             self._give_up(task.shape, problem)
 
     def _fail_what_cannot_run(self) -> None:
-        """While the run is idle, fail tasks that have fitted no living node for too long."""
+        """Fail tasks that fit no living node, once the run has been idle for too long."""
         idle = self._in_flight.idle()
         if idle < fit.LEAST:
             return
@@ -268,7 +268,7 @@ class Scheduler:
 
 
 def _units(plan: Plan) -> list[Unit]:
-    """Return the units of a plan, without tasks that succeeded in the run that it resumes."""
+    """Return the units of a plan, except for tasks that succeeded in the resumed run."""
     skipped = plan.resume.skipped if plan.resume else ()
     tasks = tuple(task for task in plan.tasks if task.name not in skipped)
     if plan.together and tasks:

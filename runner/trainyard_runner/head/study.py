@@ -114,7 +114,7 @@ class Study:
                 )
 
     def ask(self) -> tuple[int, Params, int | None] | None:
-        """Return (trial, parameters, trial that it continues or None) of an untried configuration.
+        """Return an untried configuration: (trial, parameters, continued trial or None).
 
         A trial may continue one that was running when a former run ended. Returns None if the space
         is used up (`is_used_up`), or if only known configurations were proposed.
@@ -151,7 +151,7 @@ class Study:
         return self._study.ask()
 
     def _untried(self, seed: int) -> Iterator[Params]:
-        """Yield the configurations of a finite space that are not known when their turn comes.
+        """Yield each configuration of a finite space that is still unknown when its turn comes.
 
         A grid search gets them in the grid's order, other searches in random order.
         """

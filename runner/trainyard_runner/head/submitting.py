@@ -32,10 +32,10 @@ class RayTask:
     """One Ray task, and the attempts that it runs one after the other."""
 
     shape: Shape
-    open: dict[int, Live]  # attempts that have not ended, by the number of their order
-    among: Alike | None = None  # nodes of one size, on one of which the attempts get their shares
+    open: dict[int, Live]  # attempts that have not ended, by their order's number
+    among: Alike | None = None  # nodes of one size, where the attempts get their shares
     node_id: str | None = None
-    avoided: frozenset[str] = frozenset()  # ids of nodes on which it must not run
+    avoided: frozenset[str] = frozenset()  # ids of nodes on which the Ray task must not run
     is_withdrawn: bool = False
 
     @property
@@ -63,8 +63,8 @@ class Live:
 class Place:
     """Where a unit may run.
 
-    `among`: for each task, nodes of one size, on one of which the task gets its share; None for a
-    task without a share. `avoided`: ids of nodes on which no task of the unit may run.
+    `among`: nodes of one size for each task, which gets its share on one of them; None for a task
+    without a share. `avoided`: ids of nodes on which no task of the unit may run.
     """
 
     among: Sequence[Alike | None]
@@ -80,10 +80,10 @@ class Gang:
 
 
 class Sent(NamedTuple):
-    """The uploaded job, in the forms that tasks get.
+    """The uploaded job, in the forms in which tasks get it.
 
-    `job`: the package's name, and a reference to its content in Ray's object store; None without a
-    package. `ray_environment`: the runtime_env of a command that connects to Ray. With
+    `job`: the package's name and a reference to its content in Ray's object store, or None if the
+    job has no package. `ray_environment`: the runtime_env of a command that connects to Ray. With
     `has_own_package`, each attempt gets a copy of the job's package in its runtime_env.
     """
 
@@ -103,8 +103,8 @@ class Submitter:
         self._records = records
         self._sent = sent
         self._packages = (runner, sent.job)
-        # Without max_calls=0, Ray ends a worker after each GPU task. To start another takes 1.2 to
-        # 1.9 s (measured).
+        # Without max_calls=0, Ray ends a worker after each GPU task. The start of another worker
+        # takes 1.2 to 1.9 s (measured).
         self._function = ray.remote(
             max_calls=0,
             max_retries=0,
@@ -131,8 +131,8 @@ class Submitter:
     ) -> dict[Any, RayTask]:
         """Submit units of one shape, one task each, as one Ray task, which runs them in order.
 
-        Returns the RayTask by its generator of messages. `avoided` and `among`: as in Place, for
-        every task. Raises NodeMissingError.
+        Returns a dict with the RayTask under its generator of messages. `avoided` and `among`: as
+        in Place, for every task. Raises NodeMissingError.
         """
         function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
         attempts = [(unit, unit.tasks[0]) for unit in units]

@@ -22,8 +22,7 @@ class Suspects:
     def blame(self, task: str, node_id: str) -> list[str]:
         """Record that the watchdog ended a task on a node.
 
-        Returns all tasks that the watchdog ended there if the node is excluded from now on, else
-        [].
+        If this excludes the node, returns all tasks that the watchdog ended there; else [].
         """
         ended = self._ended.setdefault(node_id, set())
         is_new = task not in ended
@@ -35,8 +34,8 @@ class Suspects:
     def avoided(self, task: Task, alive: Iterable[nodes.Node]) -> frozenset[str]:
         """Return the ids of nodes that a task should avoid, as long as another node fits it.
 
-        A task avoids excluded nodes, and nodes where the watchdog ended it. If no other node fits,
-        it avoids only the excluded ones; if these are the only ones that fit, it avoids none.
+        A task avoids excluded nodes, and nodes where the watchdog ended the task. If no other node
+        fits, the task avoids only excluded nodes. If only excluded nodes fit, the task avoids none.
         """
         if not self._ended:
             return frozenset()

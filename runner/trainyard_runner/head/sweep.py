@@ -22,8 +22,9 @@ from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import task_of
 
-# A sweep ends if this many configurations failed and none succeeded: the next would fail, too.
-# Otherwise, a sweep with only a time limit would start failing configurations until that limit.
+# A sweep ends if this many configurations failed and none succeeded, because the next would fail,
+# too. Without this rule, a sweep with only a time limit would start failing configurations until
+# that limit.
 FIRST_FAILURES = 20
 
 
@@ -34,8 +35,8 @@ class Trial:
     number: int
     params: space.Params
     tasks: tuple[str, ...]
-    # By task, the metric's value by step, in the order of writing. A retry may write a step again:
-    # its new value then moves to the end.
+    # For each task, the metric's values by step, in the order in which the task wrote them. If a
+    # retry writes a step again, the step moves to the end, with its new value.
     curves: dict[str, dict[float, float]] = field(default_factory=dict)
     # How many values of the curves the pruner has seen.
     compared: int = 0
@@ -87,10 +88,10 @@ class Sweep:
         return self.reason is not None and not self._open
 
     def next_units(self, nodes: Sequence[Node]) -> list[Unit]:
-        """Open as many new trials as `concurrency`, or else the nodes, allow; return their units.
+        """Open new trials while `_may_open` allows more; return their units.
 
-        This also finishes the sweep when it reaches its limit of time or samples, or its space is
-        used up. The time limit stops running trials, too.
+        This also finishes the sweep when it has reached its limit of time or samples, has used up
+        its space, or finds no new configuration. The time limit stops running trials, too.
         """
         limit = self._spec["time"]
         samples = self._spec["samples"]
@@ -167,8 +168,8 @@ class Sweep:
     def _may_open(self, nodes: Sequence[Node]) -> bool:
         """Return whether another configuration may start.
 
-        The job's `concurrency` limits open configurations. Without it, open tasks may be as many as
-        the nodes have room for, and at least one.
+        The job's `concurrency` limits open configurations. Without `concurrency`, as many tasks may
+        be open as fit on the nodes, but at least one.
         """
         limit: int | None = self._spec["concurrency"]
         if limit is not None:
@@ -197,8 +198,8 @@ class Sweep:
     def _compare(self, trial: Trial) -> None:
         """Report each value's mean over the repeats; prune the trial if Optuna says so.
 
-        The n-th values of all repeats are averaged, whatever their steps. `statistics.mean` is
-        exact; the sum of two very large floats would be infinite.
+        The n-th values of all repeats are averaged, even if their steps differ. `statistics.mean`
+        is exact; the sum of two very large floats would be infinite.
         """
         curves = [list(trial.curves.get(task, {}).values()) for task in trial.tasks]
         for step in range(trial.compared, min(map(len, curves))):

@@ -23,7 +23,7 @@ class Unit:
     attempt: int = 0
     losses: int = 0
     failures: dict[str, int] = field(default_factory=dict)
-    # The error of the newest attempt whose worker crashed before the task began; None without one.
+    # The error of the newest attempt whose worker crashed before the task began, or None.
     crash: str | None = None
     # The fields below are about the current attempt. The culprit is the first task that failed or
     # was lost.

@@ -239,8 +239,8 @@ def _in_use(
         value = _bare(name, of_run.value)
         parts.append(f"{value} by {_called(of_run.run, run)} ({of_run.by()})")
 
-    # A small difference is no other holder: Ray rounds to ten-thousandths, and the files of runs
-    # are a moment older than Ray's numbers.
+    # A small difference does not mean that there is another holder. Ray rounds to ten-thousandths,
+    # and the files of runs are a moment older than Ray's numbers.
     others = used - sum(of_run.value for of_run in held)
     if others > total / 1000:
         parts.append(f"{_bare(name, others)} by others")
@@ -282,14 +282,14 @@ def _only(task: Task, name: str) -> Task:
     return replace(task, **others, custom=custom)
 
 
-# Seconds. Once no task has started or ended for so long, an event says why tasks wait.
+# Seconds. Once no task has started or ended for this long, an event says why tasks wait.
 _QUIET = 5.0
 _EVERY = 1.0
 _MOST_LINES = 3
 
 
 class WaitingWatch:
-    """Publishes the holdings of this run, and writes why its tasks wait; due once a second."""
+    """Once a second, publishes the holdings of this run, and writes why its tasks wait."""
 
     def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan

@@ -69,7 +69,7 @@ class Attempt:
         self._metric: MetricWatch | None = None
         self._final: dict[str, Any] = {}
         self._verdict: tuple[str, str] | None = None
-        # The kernel's count of processes killed for memory, at the first `_look`.
+        # The result of `_kernel_memory_kills` at the first `_look`.
         self._memory_kills: int | None = None
 
     def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Generator[Batch, None, None]:
@@ -101,7 +101,7 @@ class Attempt:
             for parts in transfers.last():
                 yield [*self._flush(), *parts]
 
-            # Flushed first, to feed the last output to the metric's reader.
+            # The flush comes first, because it gives the last output to the metric's reader.
             yield self._flush()
             if self._metric is not None:
                 for message in self._metric.last():
@@ -137,7 +137,7 @@ class Attempt:
         if self._final.get("exit") == 0 and not self._final["left"]:
             self._place.hand_on()
         else:
-            # Not passed on: a process that could not be ended may still write there.
+            # Not kept for the next attempt: a process that could not be ended may still write here.
             self._place.remove()
 
     def _prepare(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> None:
@@ -265,7 +265,7 @@ class Attempt:
         return self._child.files_written(self._place.checkpoint)
 
     def _files_mapped_for_writing(self) -> set[str]:
-        # Ended processes map no files: a quick attempt need not read /proc.
+        # Ended processes map no files, so that a quick attempt need not read /proc.
         if self._child is None or self._final:
             return set()
         return self._child.files_written(self._place.root, mapped_only=True)
@@ -403,7 +403,7 @@ def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]
 
 
 def _kernel_memory_kills() -> int:
-    """Return how many processes this node's kernel has killed for memory (Linux 4.13+)."""
+    """Return how many processes the kernel killed because memory ran out (Linux 4.13+)."""
     try:
         with Path("/proc/vmstat").open("rb") as file:
             for line in file:

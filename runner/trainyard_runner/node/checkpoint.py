@@ -27,8 +27,8 @@ class CheckpointWatch:
     """Sends snapshots of one attempt's checkpoint directory.
 
     `writing` returns the full paths of the directory's files that are open for writing. A
-    checkpoint of more than `limit` bytes is not sent, nor is the directory's initial content: the
-    restored checkpoint.
+    checkpoint of more than `limit` bytes is not sent. The restored checkpoint, which is the
+    directory's initial content, is not sent either.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CheckpointWatch:
         """Look at the directory, and send a snapshot if one is due."""
         began = self._clock()
         now, _ = archive.scan(str(self._directory))
-        # Scans may take a tenth of the time: a directory of many files is scanned less often.
+        # Scans take at most a tenth of the time: a directory with many files is scanned less often.
         self.due = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
 
         if now != self._seen:

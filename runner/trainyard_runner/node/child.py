@@ -90,7 +90,7 @@ class Child:
         mark: str,
         scratch: Path,
     ) -> None:
-        """Have the guard start the command; `refused` is the reason if that failed.
+        """Have the guard start the command; if the start fails, `refused` is the reason.
 
         `mark`: a variable of the command's environment ("NAME=value"), by which its processes are
         found if the guard dies. `scratch`: the directory that the guard removes if this worker dies.

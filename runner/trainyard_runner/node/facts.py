@@ -20,7 +20,7 @@ import ray
 
 from trainyard_runner.wire.text import last_line
 
-# Looked up one by one: listing all installed packages takes a second in a large image.
+# Each is looked up separately: listing all installed packages takes a second in a large image.
 _PACKAGES = (
     "torch",
     "jax",
@@ -159,7 +159,7 @@ def gpu_models(listing: str, *, visible: str | None) -> list[str]:
 
 
 def _visible_on_node() -> str | None:
-    """Return CUDA_VISIBLE_DEVICES of the node's raylet; a worker's has only its task's GPUs."""
+    """Return the raylet's CUDA_VISIBLE_DEVICES; a worker's lists only the GPUs of its task."""
     try:
         entries = Path("/proc", os.environ["RAY_RAYLET_PID"], "environ").read_bytes().split(b"\0")
     except (KeyError, OSError):
@@ -189,7 +189,7 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
 
 
 def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return {"devices": as _VULKAN prints them} or {"error": text}, with "capabilities" added.
+    """Return {"devices": what _VULKAN prints} or {"error": text}, both with "capabilities".
 
     "capabilities" is the environment's NVIDIA_DRIVER_CAPABILITIES, None if it is not set.
     """

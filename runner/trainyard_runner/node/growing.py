@@ -8,7 +8,7 @@ from typing import BinaryIO
 # Bytes of one reading, because a file may be large when it is first read.
 MOST_AT_ONCE = 4 * 1024 * 1024
 _BLOCK = 1024 * 1024
-# If so many bytes before the last reading's end differ, the file was rewritten.
+# If any of this many bytes before the last reading's end has changed, the file was rewritten.
 _COMPARED = 64
 
 
@@ -29,7 +29,7 @@ class GrowingFile:
     def new(self) -> list[bytes]:
         """Return the whole lines since the last reading, at most MOST_AT_ONCE bytes.
 
-        Longer lines are left out.
+        Lines longer than that are left out.
         """
         with self._path.open("rb") as file:
             self._find_place(file)
@@ -77,7 +77,7 @@ class GrowingFile:
 
 
 def _end_of(file: BinaryIO, lines: int) -> int | None:
-    """Return the offset where the first `lines` lines of a file end; None if it has fewer."""
+    """Return the offset where line `lines` of a file ends; None if the file has fewer lines."""
     file.seek(0)
     for block in iter(lambda: file.read(_BLOCK), b""):
         count = block.count(b"\n")

@@ -182,7 +182,7 @@ class Guard:
     def _receive(self) -> dict[str, Any] | None:
         """Wait for the worker's next request; return None if the worker is gone.
 
-        Its "output" is the descriptor that the worker sent: the pipe for the command's output.
+        The request's "output" is the descriptor of the command's output pipe, which the worker sent.
         """
         try:
             head, descriptors, _, _ = socket.recv_fds(self._control, frames.HEAD_BYTES, 1)

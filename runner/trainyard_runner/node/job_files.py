@@ -135,7 +135,7 @@ def _copy(item: os.DirEntry[str], path: Path) -> Identity:
         else:
             _copy_content(source.fileno(), target.fileno(), found.st_size)
         os.fchmod(target.fileno(), mode)
-        # The copy gets the original's mtime: a write of the task shows as a newer one.
+        # The copy gets the original's mtime. A write by the task makes the mtime newer.
         os.utime(target.fileno(), ns=(found.st_mtime_ns, found.st_mtime_ns))
         inode = os.fstat(target.fileno()).st_ino
 

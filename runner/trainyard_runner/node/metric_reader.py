@@ -20,7 +20,8 @@ from trainyard_runner.wire.names import plain
 Point = tuple[str, float | None, float, float]
 
 _LONGEST_LINE = 1024 * 1024
-# Limits of the metrics' names that are kept for a message: programs may write any number of names.
+# A message names the metrics that were found. These limits apply to the kept names, because
+# programs may write any number of names.
 _LONGEST_NAME = 100
 _MOST_NAMES = 1000
 

@@ -23,7 +23,8 @@ from trainyard_runner.shipped import Package
 from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.outcome import QUICK
 
-# (Number of the order, messages of its attempt); None instead of messages returns the order.
+# (Number of an order, messages of its attempt). None instead of messages means that the order is
+# returned to the head.
 Messages = list[tuple[int, Batch | None]]
 
 

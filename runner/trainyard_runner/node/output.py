@@ -1,4 +1,4 @@
-"""Collects a command's output into chunks; a chunk ends with a line if the line ends soon."""
+"""Collects a command's output into chunks, which end with a whole line if it ends soon."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OutputBuffer:
         return bool(chunk)
 
     def add(self, line: str) -> None:
-        """Add a line of the runner; an unfinished line of the task ends before it."""
+        """Add a line from the runner; first end the task's last line if it is unfinished."""
         is_open = not (self._bytes or self._tail or b"\n").endswith(b"\n")
         self._bytes += b"\n" * is_open + line.encode() + b"\n"
 

@@ -34,10 +34,10 @@ class OutputWatch:
     """Sends the changes of one attempt's outputs.
 
     `scan` returns the outputs' entries and the paths that are left out. `mapped` returns the full
-    paths of files that programs have mapped for writing. A write to such a file does not always
-    change its mtime, so that the file is sent again at the end. `every`: seconds between looks.
-    `limit`: the most bytes of outputs to send. `held`: bytes of changes that the head has since the
-    last whole archive; None if the head has no archive yet.
+    paths of files that programs have mapped for writing. Such a file is sent again at the end,
+    because a write to it does not always change its mtime. `every`: seconds between looks. `limit`:
+    the most bytes of outputs to send. `held`: bytes of the changes that the head has received since
+    the last whole archive; None if the head has no archive yet.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class OutputWatch:
         """Yield the messages of an archive with the changes since the last look, if any."""
         began = self._clock()
         began_ns = self._wall_ns()
-        # Asked before and after the scan: a file that was mapped only in between has a new mtime.
+        # Asked before and after the scan; a file that is mapped only in between gets a new mtime.
         mapped = self._mapped()
         entries, left_out = self._scan()
         mapped |= self._mapped()
@@ -134,8 +134,8 @@ class OutputWatch:
         # A whole archive replaces everything, and needs no removed names.
         pieces: list[list[str]] = [[]]
         if not is_whole:
-            # The archive's message has only the first piece. Therefore the removed names that the
-            # archive uses again come first: they must be removed before it is unpacked.
+            # The archive's message has only the first piece. Removed names that the archive uses
+            # again come first, because they must be removed before the archive is unpacked.
             pieces = _in_pieces(sorted(removed, key=lambda name: name not in entries))
         files = sum(1 for entry in changed if entry.is_file and entry.name not in bad)
         lines = [str(item) for item in left_out if item.is_lost][:NAMED]
@@ -224,7 +224,7 @@ def in_words(left_out: list[LeftOut]) -> str:
 
 
 def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
-    """Return whether the head must remove an entry that is gone or has another type now.
+    """Return whether an entry is gone or has another type, so that the head must remove it.
 
     An unreadable entry, or an entry below an unreadable directory, is not gone.
     """

@@ -83,7 +83,7 @@ def in_group(group: int) -> list[int]:
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
-    """Send a signal to each process; ignore processes that are gone or of another user."""
+    """Send a signal to each process; skip processes that are gone or belong to another user."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

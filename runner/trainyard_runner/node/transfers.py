@@ -1,4 +1,4 @@
-"""Sends an attempt's checkpoints and outputs in parts, between which its log is sent."""
+"""Sends an attempt's checkpoints and outputs in parts, so that its log is sent in between."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Transfers:
         return min(watch.due for watch in self._watches)
 
     def step(self, *, begin: bool) -> list[Message]:
-        """Return the next message of each transfer in flight; with `begin`, first start due ones."""
+        """Return the next message of each transfer; with `begin`, start due transfers first."""
         for watch in self._watches:
             if begin and watch not in self._in_flight and self._clock() >= watch.due:
                 self._in_flight[watch] = watch.look()

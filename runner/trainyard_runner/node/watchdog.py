@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from trainyard_runner.node.metric_reader import MetricReader
 from trainyard_runner.wire.names import plain
 
-# The fewest seconds between two readings; a server is read less often.
+# At least this many seconds pass between two readings. A server is read less often.
 _EVERY = 1.0
 _EVERY_OF_SERVER = 5.0
 # The pause after a reading, as a multiple of its duration: a task may have very many files.
@@ -186,7 +186,7 @@ class MetricWatch:
             values = reading.result()
 
         self._rules.take(values, at=self._clock)
-        # Judged at the time when the reading began: it may have missed values written since then.
+        # The rules count time up to the reading's beginning: it may have missed later values.
         broken = self._rules.broken(at=self._began)
         if broken and not self.broken and (broken.rule == "nan" or not has_ended):
             self.broken = broken

@@ -18,7 +18,7 @@ from trainyard_runner.wire.driver import Driver
 from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.unpack import unpack
 
-# For the checkpoint, for the job's files (the command's working directory), and for the outputs.
+# Directories for the checkpoint, the job's files (the command's working directory) and the outputs.
 DIRECTORIES = ("checkpoint", "job", "output")
 
 
@@ -32,7 +32,7 @@ class Spare:
         self._root: Path | None = None
 
     def take(self, prefix: str, parent: Path) -> Path | None:
-        """Return the kept directories' parent, renamed for the next attempt; None without any."""
+        """Rename the kept directories' parent for the next attempt; return it, or None."""
         if self._root is None:
             return None
         root = self._root
@@ -84,7 +84,7 @@ class Workspace:
             parts = fetch(restored["parts"])
             left_out += outputs.apply(parts, self.output, removed=restored["removed"])
 
-        # Sorted: a directory is moved before, and together with, a declared output inside it.
+        # A directory comes before a declared output inside it, and takes the output along.
         for declared in sorted(order["outputs"]):
             if os.path.lexists(self.output / declared):
                 (self.directory / declared).parent.mkdir(parents=True, exist_ok=True)
@@ -116,14 +116,14 @@ class Workspace:
         _remove(self.root)
 
     def hand_on(self) -> None:
-        """Keep the directories for the next attempt if they are as new; else remove them."""
+        """Keep the directories for the next attempt if `_is_renewed`, else remove them."""
         if self._is_renewed():
             self._spare.keep(self.root)
         else:
             self.remove()
 
     def _is_renewed(self) -> bool:
-        """Empty the command's directory; return whether all directories are as new."""
+        """Empty the command's directory; return whether all directories are as good as new."""
         try:
             if any(self.output.iterdir()) or any(self.checkpoint.iterdir()):
                 return False

@@ -52,9 +52,9 @@ class LeftOut:
 class Entry:
     """A file, directory or link at the time of the scan.
 
-    `inside`: its path below the directory `root`. `name`: its name in the archive. `changed_ns`:
-    its ctime, which a new mtime also changes, and which no program can set. `data_bytes`: the bytes
-    to send, without the holes of a sparse file. Comparisons ignore `data_bytes`, which may change
+    `inside`: the path below the directory `root`. `name`: the name in the archive. `changed_ns`:
+    the ctime, which no program can set; a new mtime changes it, too. `data_bytes`: the bytes to
+    send, without the holes of a sparse file. Comparisons ignore `data_bytes`, which may change
     without a write.
     """
 
@@ -117,9 +117,9 @@ def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
 def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
     """Return the entries of a declared output, and the paths that are left out.
 
-    `path` is a file, a link, or a directory with everything below it, `name` its name in the
-    archive. A missing path has no entries and nothing left out. If `path` itself is a pipe, a device
-    or a link that leads outside, it is left out as lost, because the job declares it.
+    `path` is a file, a link, or a directory with everything below it. `name` is the name of `path`
+    in the archive. A missing path has no entries and nothing left out. If `path` itself is a pipe,
+    a device or a link that leads outside, it is left out as lost, because the job declares it.
     """
     parent, base = posixpath.split(path)
     entry = _entry(name, root=parent, inside=base)
@@ -137,9 +137,9 @@ def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
 def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> Iterator[bytes]:
     """Yield a tar archive of the entries in parts, without the end mark.
 
-    Without `left_out`: raises ChangedError if a file changed after the scan, and skips a file that
-    this user may not read. With `left_out`: sends each file as it is now, and appends unreadable
-    files to that list. If a file shrinks while it is read, zeros replace its end.
+    Without `left_out`, raises ChangedError if a file changed after the scan, and skips a file that
+    this user may not read. With `left_out`, sends each file as it is now, and appends unreadable
+    files to `left_out`. If a file shrinks while it is read, zeros replace its end.
     """
     pending = bytearray()
     for entry in entries:
@@ -178,8 +178,8 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
 def stays_inside(name: str, target: str) -> bool:
     """Return whether a link stays below the archive's top, even if other paths become links.
 
-    `name` is the link's name. Its target must be relative, with all ".." first, and these must lead
-    no higher than the top.
+    `name` is the link's name. The target must be a relative path in which all ".." come first. They
+    may lead up to the top, but no higher.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
     ups = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
@@ -187,7 +187,7 @@ def stays_inside(name: str, target: str) -> bool:
 
 
 class Incoming:
-    """An archive that arrives on the head, which gets its final name only when complete."""
+    """An archive that arrives on the head; it gets its final name once it is complete."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +217,7 @@ class Incoming:
         return self._digest.hexdigest()
 
     def abandon(self) -> None:
-        # On a full disk, closing fails because it writes the rest, which is not needed.
+        # Closing writes the rest, which fails on a full disk. The rest is not needed.
         with contextlib.suppress(OSError):
             self._file.close()
         self._part.unlink(missing_ok=True)

@@ -39,7 +39,7 @@ class Driver:
 
     @classmethod
     def of(cls, metadata: Mapping[str, str]) -> Driver | None:
-        """Return the attempt of a Ray job's metadata; None if no task's command started the job."""
+        """Return the attempt that the metadata of a Ray job name; None if they name no task."""
         if _TASK not in metadata:
             return None
         attempt = 0

@@ -17,8 +17,8 @@ _LARGEST = 64 * 1024
 # tensorflow/core/framework/types.proto
 _FLOAT = 1
 _DOUBLE = 2
-_SIZES = {1: 8, 5: 4}  # bytes of a field by its wire type, for types of a fixed size
-_LONGEST_VARINT = 10  # bytes of a number of 64 bits, with 7 bits in each byte
+_SIZES = {1: 8, 5: 4}  # by wire type, the bytes of a field with a fixed size
+_LONGEST_VARINT = 10  # bytes of a 64-bit number, with 7 bits in each byte
 _LARGEST_STEP = 2**64
 
 

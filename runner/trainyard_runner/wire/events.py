@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 from trainyard_runner.wire.outcome import State
 
 TrialOutcome = Literal["complete", "pruned", "failed", "stopped"]
-# Limits of numbers: of dates (Unix seconds) and durations, and of sizes (bytes) and counts.
+# The first limits dates (Unix seconds) and durations, the second sizes (bytes) and counts.
 _SECONDS = 1e11
 _BYTES = 1e16
 
@@ -37,7 +37,7 @@ class Event:
         return own
 
     def line(self) -> dict[str, Any]:
-        # `seq` and `time` come first in the line; `vars` overwrites their values.
+        # `seq` and `time` are named first so that they lead the line; `vars` has their values.
         return {"seq": 0, "time": 0.0, "event": self.kind, **vars(self)}
 
 
@@ -111,7 +111,7 @@ class GateEnded(Event):
 
 @dataclass(frozen=True)
 class AttemptStarted(Event):
-    """An attempt's command has begun; without a node, the attempt ended before it got one."""
+    """An attempt's command has begun; `node` is None if the attempt ended without a node."""
 
     kind = "attempt-started"
 
@@ -231,7 +231,10 @@ class TaskEnded(Event):
 
 @dataclass(frozen=True)
 class TrialStarted(Event):
-    """A sweep tries a configuration, one task per repeat; `tasks` is [] if a former run did."""
+    """A sweep tries a configuration, with one task for each repeat.
+
+    `tasks` is [] if a former run tried the configuration.
+    """
 
     kind = "trial-started"
 
@@ -265,9 +268,10 @@ class StudyGrown(Event):
 
 @dataclass(frozen=True)
 class Waiting(Event):
-    """Tasks wait: their number, their `needs`, and the runs (`holders`) that hold or want these.
+    """Tasks wait for resources; `tasks` is their number.
 
-    `again`: an earlier event had the same reasons, with other numbers.
+    `needs`: what one unit of them asks for. `holders`: the runs that hold these resources, or need
+    them free for actors. `again`: an earlier event had the same reasons, with other numbers.
     """
 
     kind = "waiting"
@@ -281,7 +285,7 @@ class Waiting(Event):
 
 @dataclass(frozen=True)
 class DriversWaiting(Event):
-    """Ray tasks and actors of running tasks wait, for the reason `text`; "" once none waits."""
+    """Ray tasks and actors of running tasks wait; `text` says why, or is "" once none waits."""
 
     kind = "drivers-waiting"
 
@@ -378,7 +382,7 @@ def read(line: object) -> Event:
 
 @cache
 def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
-    """Return, by kind, each field's type, and whether a line must have the field."""
+    """Return for each kind the types of its fields, and whether a line must have each field."""
     kinds: dict[str, dict[str, tuple[Any, bool]]] = {}
     for cls in _KINDS.values():
         hints = get_type_hints(cls)
@@ -390,7 +394,10 @@ def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Say whether a JSON value has a type. Raises ValueError for text that is not encodable."""
+    """Return whether a JSON value is of a type.
+
+    Raises ValueError for text that cannot be encoded.
+    """
     origin, arguments = _taken_apart(hint)
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in arguments)
@@ -424,12 +431,12 @@ def _fits_plain(value: object, hint: Any) -> bool:
 
 
 def _is_point(value: object) -> bool:
-    """Say whether a value is a point of a metric: [step, value, seconds since 1970]."""
+    """Return whether a value is a point of a metric: [step, value, seconds since 1970]."""
     if not isinstance(value, list) or len(value) != 3:
         return False
     return all(type(number) is float or _is_whole(number) for number in value)
 
 
 def _is_whole(number: object) -> bool:
-    """Say whether a value is a whole number that fits into a float; JSON allows larger ones."""
+    """Return whether a value is a whole number that fits into a float; JSON has larger ones."""
     return type(number) is int and abs(number) <= sys.float_info.max

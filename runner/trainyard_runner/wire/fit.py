@@ -14,11 +14,11 @@ from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import Gate, Shape, Task
 from trainyard_runner.wire.room import Room
 
-# Seconds for which an idle run waits for a node before a task that fits no node fails.
+# Seconds. If a task fits no node, an idle run waits this long for a node before the task fails.
 LEAST = 60.0
 _COUNTED = ("CPU", "GPU")
-# Seconds for which an idle run waits while Kubernetes recreates a lost node: the host may first have
-# to pull the image, 20 GB at 50 Mbit/s.
+# Seconds. An idle run waits this long while Kubernetes recreates a lost node, because the host may
+# first have to pull the image: 20 GB at 50 Mbit/s.
 RECREATED = 3600.0
 _LEAST_AMOUNT = 1e-9
 # The fields of a task by Ray's names of resources.
@@ -187,7 +187,7 @@ def amount(resource: str, value: float) -> str:
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
-    """Return, in words, each resource's largest amount on a node: CPUs, GPUs, the task's others.
+    """Return, in words, how much a node has at most of CPUs, GPUs and the task's other resources.
 
     The amounts may be of different nodes.
     """

@@ -1,6 +1,6 @@
-"""Compare the declared nodes with Ray's: missing nodes, and nodes that may join or leave. Pure.
+"""Compares declared nodes with Ray's: which are missing, and which may join or leave. Pure.
 
-With `names_change`, a recreated node gets another name, like a pod of Kubernetes. Nodes of a group
+With `names_change`, a recreated node gets another name, as pods of Kubernetes do. Nodes of a group
 are then interchangeable.
 """
 
@@ -41,7 +41,7 @@ def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     living = list(alive)
     names = set(names_of(living))
     lacking = []
-    # The groups of living nodes that may replace missing ones: optional, or with a new name.
+    # Groups of living nodes that may replace missing ones, being optional or having a new name.
     spare = []
     for node in expected:
         if not node.optional and node.name not in names:
@@ -87,7 +87,7 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
 def recreated(gate: Gate, alive: Iterable[Node]) -> list[Node]:
     """Return the missing nodes that Kubernetes recreates; [] without `names_change`.
 
-    All except the head have the name "", because their new names are unknown.
+    Returned nodes other than the head have the name "", because their new names are unknown.
     """
     if not gate.names_change:
         return []

@@ -25,7 +25,7 @@ def file_stem(task: str) -> str:
 
 
 def plain(metric: str) -> str:
-    """Return a metric's name as Isaac Lab's tuner spells it, with "_" for other characters.
+    """Return a metric's name as Isaac Lab's tuner spells it, with "_" for special characters.
 
     Names that are equal after this are the same metric.
     """

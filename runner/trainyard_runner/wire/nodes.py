@@ -22,7 +22,7 @@ class Node:
     """A Ray node, living or expected.
 
     `resources`: all of the node's resources, or only the free ones; `whole` then has all.
-    `host_name`: of its machine, container or pod. A node that has not joined has the `node_id` "".
+    `host_name`: the name of the node's machine, container or pod. `node_id`: "" before it joins.
     """
 
     node_id: str
@@ -53,7 +53,7 @@ class Node:
 
 
 def called(name: str, nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes with that name, or else with that host name, address or id.
+    """Return the nodes named `name`, or else those with `name` as host name, address or id.
 
     Several nodes may share a host.
     """
@@ -71,12 +71,15 @@ def with_free(node: Node, free: Mapping[str, float]) -> Node:
 
 
 def all_with_free(nodes: Iterable[Node], free: Mapping[str, Mapping[str, float]]) -> list[Node]:
-    """Return nodes with their free resources, from `free` by id (without an entry, none)."""
+    """Return nodes with their free resources as `resources`, and all of them as `whole`.
+
+    `free` has the resources by node id; a node without an entry has none free.
+    """
     return [with_free(node, free.get(node.node_id, {})) for node in nodes]
 
 
 def in_all(name: str, nodes: Iterable[Node]) -> float:
-    """Return the sum of a resource, by Ray's name, over the nodes' `resources`."""
+    """Return the sum of the resource `name` (Ray's name) in the nodes' `resources`."""
     return sum(node.resources.get(name, 0.0) for node in nodes)
 
 
@@ -116,7 +119,7 @@ def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
 
 
 def _rounded_down(amount: float) -> float:
-    # Rounded to 3 digits first: as a float, a third of three may be slightly below 1.
+    # The product is first rounded to 3 digits: a third of three may be slightly below 1 as a float.
     return math.floor(round(amount * _PARTS, 3)) / _PARTS
 
 

@@ -17,12 +17,15 @@ class _OnNode(TypedDict, total=False):
 
 
 class Order(_OnNode):
-    """One attempt of a task, as a dict, because Ray unpickles it before a node has this package."""
+    """One attempt of a task.
+
+    An order is a dict, because Ray unpickles it before a node has this package.
+    """
 
     run: str
     task: str
-    index: int  # of the task in its run
-    count: int  # tasks of the run
+    index: int  # the task's place in the run
+    count: int  # number of the run's tasks
     attempt: int
     command: list[str]
     env: dict[str, str]
@@ -31,12 +34,12 @@ class Order(_OnNode):
     cpus: float
     gpus: float
     timeout: float | None  # seconds
-    outputs: list[str]  # declared ones
+    outputs: list[str]  # declared outputs
     watch: dict[str, Any] | None  # trainyard/spec/watch.py
-    master: str | None  # of a gang: the address of its first task's node
+    master: str | None  # in a gang, the address of the first task's node
     together: bool  # the task is one of a gang
-    every: float  # seconds between looks at its outputs
-    limit: int  # most bytes of its outputs, and of a checkpoint
-    held: int | None  # bytes of the changes that the head has; None without any archive
-    checkpoint: list[Any]  # references to the parts of the checkpoint from which it begins
+    every: float  # seconds between looks at the attempt's outputs
+    limit: int  # most bytes of the outputs, and of a checkpoint
+    held: int | None  # bytes of changes that the head has; None if it has no archive
+    checkpoint: list[Any]  # references to parts of the checkpoint to begin from
     restored: list[Restored]

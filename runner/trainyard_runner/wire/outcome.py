@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 State = Literal["succeeded", "failed", "stopped"]
-# Seconds. A quicker attempt shares its Ray task with others, and its metric and requests to stop
-# are not polled.
+# Seconds. Quicker attempts share one Ray task. Their metrics and requests to stop are not polled.
 QUICK = 0.05
 # The outcomes that have other words in sentences than in events.
 _WORDS = {"lost": "was lost", "timeout": "ran out of time", "stopped": "was stopped"}

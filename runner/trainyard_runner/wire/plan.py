@@ -25,7 +25,7 @@ class Shape(NamedTuple):
 class Task:
     """One command of the job, with its resources, placement and retries."""
 
-    index: int  # its place in the plan, or its repeat of a configuration
+    index: int  # the task's place in the plan, or the repeat of a configuration
     name: str
     command: tuple[str, ...]
     env: dict[str, str]
@@ -34,7 +34,7 @@ class Task:
     memory: int | None = None
     # A part of one node, instead of `cpus`, `gpus` and `memory`: 0.5 is half of the node.
     share: float | None = None
-    on_gpus: bool = False  # the share must be of a node with GPUs
+    on_gpus: bool = False  # the share must come from a node with GPUs
     custom: Mapping[str, float] = field(default_factory=dict)  # Ray's custom resources
     node_name: str | None = None
     node_group: str | None = None
@@ -43,8 +43,8 @@ class Task:
     timeout: float | None = None  # seconds
     outputs: tuple[str, ...] = ()
     watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
-    actors: Room = NO_ROOM  # kept free for its actors and Ray tasks
-    continues: str | None = None  # the former run's task from whose checkpoint this one begins
+    actors: Room = NO_ROOM  # resources to keep free for the task's actors and Ray tasks
+    continues: str | None = None  # the former run's task whose checkpoint this one begins from
 
     @property
     def shape(self) -> Shape:
@@ -102,7 +102,7 @@ class Plan:
     outputs_limit: int = 20 * 1024**3  # bytes of one task
     outputs_every: float = 30.0  # seconds
     sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; `tasks` is empty then
-    study: str = ""  # the text of study.journal of the former sweep that this one continues
+    study: str = ""  # study.journal of the former sweep, if this one continues it
     former: str = ""  # the name of the former sweep's run
     resume: Resume | None = None  # the run that this one resumes; never a sweep
 

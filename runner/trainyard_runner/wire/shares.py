@@ -10,7 +10,7 @@ from trainyard_runner.wire.nodes import GROUP_LABEL, NODE_LABEL, UNLIMITED, Node
 from trainyard_runner.wire.plan import Gate, Plan, Task, task_of
 
 Size = tuple[float, float]
-# Returns the free resources of each node, by the node's id and by Ray's names of resources.
+# Returns each node's free resources: by node id, a dict with Ray's names of resources.
 Free = Callable[[], Mapping[str, Mapping[str, float]]]
 
 
@@ -33,7 +33,7 @@ class Alike:
         """Return a task with its share of one of these nodes as CPUs, GPUs and memory."""
         if task.share is None:
             return task
-        # The least, because Ray measures memory, which differs slightly between equal machines.
+        # The least memory counts: Ray measures memory, and equal machines differ slightly.
         known = [node for node in self.nodes if node.node_id] or self.nodes
         memory = min(node.total.get("memory", 0.0) for node in known)
         if memory >= UNLIMITED:
@@ -46,7 +46,7 @@ class Alike:
 
 @dataclass
 class Asked:
-    """How many tasks of a shape are in flight on nodes of one size; `unplaced` have no node yet."""
+    """Numbers of tasks of a shape in flight on nodes of one size; `unplaced` have no node yet."""
 
     all: int = 0
     unplaced: int = 0
@@ -55,8 +55,8 @@ class Asked:
 def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[Task, ...]:
     """Return tasks, with `on_gpus` set for those that ask for a share of a node.
 
-    If the cluster has nodes with GPUs, a share is of such a node. A task that names a node or group
-    gets a share of the named node, with or without GPUs.
+    If the cluster has nodes with GPUs, a share must come from one of them. A task that names a node
+    or group gets a share of the named node, with or without GPUs.
     """
     has_gpus = any(node.gpus for node in alive) or any(node.gpus for node in gate.nodes or ())
     found = []
@@ -108,9 +108,9 @@ def chosen(
 ) -> Alike | None:
     """Return the nodes of one size for the next task; None while no size has a free place.
 
-    `places` may have nodes that an autoscaler would add. `asked`: the tasks of the shape that are in
-    flight, by size. The size with most room now is chosen. `free`, which asks Ray, is called only
-    if several sizes have a place.
+    `places` may have nodes that an autoscaler would add. `asked`: the tasks of the shape that are
+    in flight, by size. The size with the most room now is chosen. `free`, which asks Ray, is called
+    only if several sizes have a place.
     """
     candidates = []
     for sized in alike(task, places):

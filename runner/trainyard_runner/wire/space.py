@@ -46,8 +46,8 @@ def tidy(params: Params) -> Params:
 def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) -> dict[str, Any]:
     """Return a sweep's template as a task, with all placeholders replaced.
 
-    `values` are the configuration's parameters and `repeat`. Words of the command and variables are
-    left out if they name a parameter without a value.
+    `values` are the configuration's parameters and `repeat`. A word of the command, or a variable,
+    is left out if it names a parameter without a value.
     """
     texts = {name: text_of(value) for name, value in values.items()}
     lacking = set(space) - set(texts)
@@ -81,9 +81,9 @@ def suggest(trial: Any, space: Space) -> Params:
 
 
 def grid(space: Space) -> Iterator[Params]:
-    """Yield every configuration of a finite space, without unused parameters (`when`).
+    """Yield every configuration of a finite space, each without unused parameters (`when`).
 
-    A configuration with unused parameters is yielded once for each of their values.
+    The same configuration is yielded again for each value of a parameter that it does not use.
     """
     for values in itertools.product(*(parameter["values"] for parameter in space.values())):
         params: Params = {}
@@ -94,7 +94,7 @@ def grid(space: Space) -> Iterator[Params]:
 
 
 def is_finite(space: Space) -> bool:
-    """Return whether each parameter has a list of values, and configurations can be counted."""
+    """Return whether each parameter has a list of values, so that the space is finite."""
     return all(parameter["values"] for parameter in space.values())
 
 

@@ -21,7 +21,7 @@ ROLL_AT = 8 * 1024 * 1024
 LONGEST_LINE = 16 * 1024 * 1024
 # In an event with a longer line, each text and list is cut to this many characters or items.
 _CUT_TO = 1000
-# Bytes of a file that is shrunk on a full disk, so that events of tasks' ends can be written.
+# Bytes of a file that is shrunk on a full disk, so that the ends of tasks can still be written.
 RESERVE = 4 * 1024 * 1024
 
 
@@ -46,14 +46,14 @@ class EventStream:
     def write(self, event: Event) -> None:
         """Append one event.
 
-        On a full disk, a task's output raises OSError, and other events use up the reserve before
-        they raise OSError, too.
+        On a full disk, a task's output raises OSError at once. Any other event first uses up the
+        reserve, and raises OSError only after that.
         """
         try:
             self._write(event)
         except OSError:
             if isinstance(event, TaskOutput):
-                # The other half of the reserve is for other events.
+                # Half of the reserve is left for other events.
                 self._shrink_reserve(RESERVE // 2)
                 raise
             self._shrink_reserve(0)
@@ -72,8 +72,8 @@ class EventStream:
         line = event.line()
         line["seq"] = self._seq
         line["time"] = round(self._clock(), 4)
-        # json.dumps escapes all but ASCII, because UTF-8 cannot encode the lone surrogates that
-        # replace bytes of output that are not UTF-8.
+        # json.dumps escapes all characters except ASCII. UTF-8 could not encode lone surrogates,
+        # which replace bytes of output that are not UTF-8.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         if len(encoded) > LONGEST_LINE:
             encoded = json.dumps(_cut(line), separators=(",", ":")).encode() + b"\n"
@@ -92,7 +92,7 @@ class EventStream:
 
     def _roll(self) -> None:
         following = names.segment(self._number + 1)
-        # Created before it is announced, so that a follower never requests a missing file.
+        # The file must exist before it is announced, or a follower would request a missing file.
         opened = (self._directory / following).open("wb", buffering=0)
         self._append(Continues(next=following))
         self._file.close()

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TRIES = 3
-# Bytes. A directory with a longer path is moved to the top before it is removed: Linux takes paths of
-# 4,095 bytes, and names of 255.
+# Bytes. A directory with a longer path is first moved to the top directory, then removed: a path in
+# Linux has at most 4,095 bytes, and a name 255.
 _DEEP = 2048
 
 
@@ -64,7 +64,7 @@ def empty(path: str) -> None:
 
 
 def make(path: str) -> None:
-    """Make a directory, replacing a file or link; give an existing one's owner all rights."""
+    """Make a directory in place of a file or link; if it exists, give its owner all rights."""
     try:
         Path(path).mkdir()
     except FileExistsError:
@@ -92,11 +92,11 @@ def _empty(root: str, errors: list[OSError]) -> None:
 
     for directory in reversed(directories[1:]):
         with _noted(errors):
-            os.rmdir(directory)  # noqa: PTH106 - as above
+            os.rmdir(directory)  # noqa: PTH106 - as in `_unlink_files`
 
 
 def _shortened(path: str, root: str) -> str:
-    """Return a directory's path; a directory with a long path is first moved to the top."""
+    """Return a directory's path; if the path is long, first move the directory to `root`."""
     if len(os.fsencode(path)) <= _DEEP:
         return path
 
@@ -117,7 +117,7 @@ def _unlink_files(directory: str, errors: list[OSError]) -> list[str]:
             below.append(item.path)
             continue
         with _noted(errors):
-            os.unlink(item.path)  # noqa: PTH108 - a Path costs as much as the call
+            os.unlink(item.path)  # noqa: PTH108 - making a Path takes as long as the call
 
     return below
 

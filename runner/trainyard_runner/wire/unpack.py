@@ -88,8 +88,7 @@ class _Target:
     def directory(self, steps: list[str]) -> str:
         """Make and return a directory and its parents; replace links and files on the way."""
         path = "/".join([self._root, *steps])
-        # Consecutive members of one directory cannot replace that directory, which need not be made
-        # again.
+        # Consecutive members of one directory cannot replace it: it need not be made again.
         if path != self._last:
             made = self._root
             for step in steps:
