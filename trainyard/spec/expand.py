@@ -115,7 +115,7 @@ def _task(job: JobSpec, index: int, entry: TaskEntry, values: Mapping[str, str] 
 
 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
-    """Return the job's resources with the task's own on top.
+    """Return the job's resources, overridden by the task's own.
 
     A task's share replaces the job's amounts, and a task's amounts replace the job's share.
     """

@@ -77,7 +77,7 @@ def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
 
 
 def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
-    """Say whether the key path `keys` below the type `kind` accepts only text or None."""
+    """Say whether the key at path `keys` in type `kind` accepts nothing but text or None."""
     origin = get_origin(kind)
     inner = get_args(kind)
     if origin is Annotated:
@@ -134,7 +134,7 @@ def check_relative(path: str) -> str:
 
 
 class Section(BaseModel):
-    """A part of a file: frozen, without conversion of values, without unknown keys."""
+    """A part of a file. It is frozen, converts no values and rejects unknown keys."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 

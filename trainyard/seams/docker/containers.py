@@ -74,7 +74,10 @@ class Labelled:
 
 
 def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
-    """Return the containers with every label ("key" or "key=value"), also stopped ones, by name."""
+    """Return the containers that carry every label ("key" or "key=value"), sorted by name.
+
+    Stopped containers are included.
+    """
     containers = _listed(engine, all=True, filters={"label": list(labels)})
     return tuple(sorted(containers, key=lambda container: container.name))
 
@@ -228,7 +231,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def open_directory(engine: Engine, name: str, path: str) -> None:
-    """Let every user in a container write to a directory of it, or of its volume.
+    """Let every user write to a directory in a container; the directory may be on a volume.
 
     The container need not run.
     """
