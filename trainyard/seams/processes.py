@@ -102,7 +102,7 @@ def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> froze
                 marker and process.environ().get(MARKER, "").startswith(marker)
             ):
                 ours.add(process.pid)
-        except (psutil.Error, OSError):  # it ended, or is another user's
+        except (psutil.Error, OSError):  # the process ended, or is another user's
             continue
 
     ours |= {pid for pid in parents if _descends(pid, parents, ours)}

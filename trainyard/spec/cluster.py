@@ -178,7 +178,7 @@ class ClusterSpec(Section):
 
     @property
     def docker_host(self) -> str | None:
-        """Return `compose.docker`; None for other backends, which use the engine of `docker`."""
+        """Return `compose.docker`; None for other backends, which use `docker`'s engine."""
         if self.backend == "compose":
             return self.compose.docker
         return None

@@ -36,7 +36,7 @@ def expand(job: JobSpec) -> tuple[Task, ...]:
 
 
 def sweep(job: JobSpec) -> dict[str, Any] | None:
-    """Return a job's sweep in the runner's form, with its `task`; None without `tune`."""
+    """Return a job's sweep in the runner's form, with a task as template; None without `tune`."""
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())

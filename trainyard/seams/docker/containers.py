@@ -35,7 +35,7 @@ KILLED = -9
 
 
 class Port(NamedTuple):
-    """A published port: `inside` the container, and on the engine's host `address`:`outside`."""
+    """A container's port `inside`, published on the engine's host at `address`:`outside`."""
 
     inside: int
     address: str
@@ -47,9 +47,9 @@ class Container:
     """A container as the engine describes it now.
 
     `state` is the engine's word: created, running, restarting, exited, paused, removing or dead.
-    `health` is the health check's: starting, healthy or unhealthy, None without a check. `image` is
-    the reference with which the container was made. `created` and `started` (the last start) are
-    timestamps of the engine.
+    `health` is the result of the health check: starting, healthy or unhealthy; None without a
+    check. `image` is the reference with which the container was made. `created` and `started` (the
+    last start) are timestamps of the engine.
     """
 
     id: str

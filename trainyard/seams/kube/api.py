@@ -166,7 +166,7 @@ class Kube:
 
 @cache
 def connect(access: Access) -> Kube:
-    """Return the cluster of a context; nothing is asked of it yet.
+    """Return the cluster of a context; no request is sent yet.
 
     The same context gives the same object, so that a process logs in once. A login program may take
     seconds, or prompt the user.

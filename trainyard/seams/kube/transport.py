@@ -28,7 +28,7 @@ CHANGE_SECONDS = 30.0
 # A list of 500 pods has about 10 MiB. An answer above this limit is cut off, and then rejected as
 # invalid JSON.
 ANSWER_LIMIT = 256 * 1024 * 1024
-# How many times a request is sent at most while the API server answers 429 and asks for a pause.
+# The most times that a request is sent while the API server answers 429 and asks for a pause.
 TRIES = 4
 # The library's modules import each other. If two threads imported it at once, one would find it
 # half imported.
