@@ -46,7 +46,7 @@ class Building:
 
     @property
     def content(self) -> str:
-        """Return the tag that a build would get now, with the engine's base."""
+        """Return the tag that a build with the engine's current base image would get."""
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 
@@ -121,7 +121,7 @@ def steps(
 
 
 def built(building: Building) -> Built:
-    """Return the engine's image of the current files. Raises PrerequisiteError if none."""
+    """Return the image that was built from the current files. Raises PrerequisiteError."""
     found = facts(building)
     return Built(
         name=building.image.name,
@@ -136,7 +136,7 @@ def built(building: Building) -> Built:
 
 
 def facts(building: Building) -> ImageFacts:
-    """Return the engine's facts of the image. Raises PrerequisiteError as `built` does."""
+    """Inspect the image of the current files. Raises PrerequisiteError if it is missing."""
     image = building.image
     reference = building.reference
     found = docker_images.inspect(building.engine, reference)
@@ -211,7 +211,7 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 
 
 def _cached(building: Building) -> str:
-    """Return the image with reusable layers: the last build's, here or in the registry.
+    """Return the last build's image, whose layers can be reused: here, else in the registry.
 
     BuildKit's own cache is pruned at times, and a CI machine starts without one. A layer that is
     built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores a

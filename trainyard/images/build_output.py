@@ -74,15 +74,15 @@ class BuildProgress:
         what += f" (exit code {code[1]})" if code else ""
         return OutsideError(
             "\n  | ".join([what, *tail]),
-            # With an exit code, the program's own output says why; BuildKit's line only repeats
-            # the command.
+            # If there is an exit code, the failed program's own output says why. BuildKit's line
+            # only repeats the command.
             where=None if code else self._raw,
             hint=lacking or _REPEAT,
         )
 
 
 def _name(step: re.Match[str]) -> str:
-    """Return the name of a step for people: `2/5 RUN pip install ...`."""
+    """Return a step's name as users see it, cut to LONGEST_NAME: `2/5 RUN pip install ...`."""
     if step["of"] and not step["of"].startswith("stage-"):
         of = f"{step['of']} "
     else:

@@ -19,7 +19,7 @@ _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Image:
-    """A directory of images/ to build. `base` is image.yaml's, unless the caller gave another."""
+    """An image's directory. `base` is the one in image.yaml, unless the caller gave another."""
 
     name: str
     directory: Path
@@ -42,9 +42,10 @@ class Image:
 
 
 def find(name: str, *, directory: Path, base: str | None = None) -> Image:
-    """Return the image of a name under images/, or of a path; `base` replaces image.yaml's.
+    """Return the image that `name` means: a name under images/, or a path.
 
-    Raises RequestError if there is none, or if the directory's name cannot be an image's name.
+    `base` replaces the base in image.yaml. Raises RequestError if there is no such image, or if the
+    directory's name cannot be an image's name.
     """
     bare = name.removeprefix("images/").rstrip("/")
     if "/" in bare:

@@ -78,7 +78,7 @@ def dockerfile(image: Image) -> str:
 
 
 def write(image: Image, target: IO[bytes]) -> None:
-    """Write the build's context as a tar stream: the Dockerfile first, fixed owner and dates."""
+    """Write the context as a tar stream, Dockerfile first; owner and dates are fixed."""
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         content = dockerfile(image).encode()
         head = tarfile.TarInfo(DOCKERFILE)

@@ -1,4 +1,4 @@
-"""The use cases of images: build, lint and push one, or list all."""
+"""The use cases of images: build, lint and push an image, or list all images."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def listed(command: ImageCommand) -> list[ListedImage]:
 def _push(
     command: ImageCommand, report: Report, *, skip_lint: bool
 ) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
-    """Connect to the registry; yield all steps, and a list to which they add the Pushing."""
+    """Connect to the registry; yield all steps, and a list that gets the Pushing later."""
     with access(registry_of(command.spec), command.engine.environ) as registry:
         # Checked before anything is built, so that a registry that does not answer, or rejects the
         # login, is an error at once.

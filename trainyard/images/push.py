@@ -27,9 +27,9 @@ HELD_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Pushed:
-    """An image in a registry; `reference`, which clusters run, has its digest.
+    """A pushed image. Clusters run `reference`, which includes the digest.
 
-    `layers_there` counts layers that the registry had before.
+    `layers_there` counts the layers that the registry already had.
     """
 
     reference: str
@@ -141,16 +141,16 @@ class Pushing:
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
-        """Set one more tag; an immutable tag stays on its former image, and is noted as fixed."""
+        """Set one more tag. Note a tag that the registry does not move to this image."""
         try:
             self.access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:
             self._fixed.add(tag)
 
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
-        """Return digest and size of each layer that Docker sent.
+        """Return the digest and size of each layer that Docker sent.
 
-        Docker reports short ids, either of compressed layers or of their content.
+        Docker reports a short id for each layer: of its compressed form, or of its content.
         """
         facts = None
         if self._sent:

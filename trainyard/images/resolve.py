@@ -36,9 +36,9 @@ Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 class PinnedImage:
     """The exact image to run.
 
-    `digest` is None if no registry has the image (`reference` is then an image id), or if its
-    registry could not be asked; `remark` then says why. `is_kept`: the registry did not answer, and
-    `reference` is the one that the cluster runs already.
+    If no registry has the image, `digest` is None and `reference` is an image id. If the registry
+    could not be asked, `digest` is None and `remark` says why. If the registry did not answer and
+    the cluster keeps the reference that it already runs, `is_kept` is true.
     """
 
     name: str
@@ -80,13 +80,13 @@ def pinned(
 ) -> PinnedImage:
     """Resolve the head's `image`, a directory of images/ or a reference.
 
-    `engine` is the engine that will run it; None if each node pulls the image itself. `running` is
-    the reference that the cluster runs now. It is kept if its registry does not answer, or if it is
-    the same image on the engine. A push changes the reference of a built image, and must not
-    restart nodes.
+    `engine` is the engine that will run the image; None if each node pulls it. `running` is the
+    reference that the cluster runs now. If the registry does not answer, or if both references name
+    one image on the engine, `running` is kept: a push changes the reference of a built image, but
+    must not restart nodes.
 
     Raises RegistryError if the registry rejects the request or lacks the image. Without a registry,
-    raises RequestError if nodes pull, PrerequisiteError if the engine lacks the built image.
+    raises RequestError if nodes pull the image, PrerequisiteError if the engine lacks it.
     """
     name = spec.image_of(HEAD) or catalog.DEFAULT_IMAGE
     registries = _Registries(spec, environ, connect, running)
@@ -176,7 +176,7 @@ def pulled_bytes(
     directory: Path,
     connect: Connect = access.connect,
 ) -> int:
-    """Return the bytes of a pull of the cluster's largest image; 0 if unknown."""
+    """Return how many bytes a pull of the cluster's largest image takes; 0 if unknown."""
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
         others = of_groups(spec, environ, directory=directory, connect=connect)
@@ -217,9 +217,9 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
     """Return an image built or loaded on this engine; None if a registry must be asked.
 
-    A pulled image has a digest of its repository, so its registry is asked. With containerd's image
-    store, built images also have such a digest, and each digest equals the image's id. With that
-    store, the engine's own copy of a Docker Hub image is used, even if it was pulled.
+    For a pulled image, the engine notes the repository's digest, so the registry is asked. With
+    containerd's image store, the engine also notes a digest for a built image: the image's id. With
+    that store, the engine's own copy of a Docker Hub image is used, even if it was pulled.
     """
     repository, _, digest = _split(name)
     image = None
@@ -248,8 +248,8 @@ class _Registries:
     def ours(self, image: Image, registry: Registry) -> PinnedImage:
         """Return the image that was pushed from exactly these files.
 
-        If the registry does not answer, return the image that the cluster runs, if it is of
-        the same repository. Raises RegistryError.
+        If the registry does not answer, return the image that the cluster runs, provided that
+        it is from the same repository. Raises RegistryError.
         """
         source = content.source_hash(image, self.environ, platform=self.spec.build.platform)
         tag = content.source_tag(source)

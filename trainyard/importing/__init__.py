@@ -27,7 +27,7 @@ _READ = (
 
 
 def _refuse_other_yaml(file: Path) -> None:
-    """Raise RequestError for a YAML file of another tool, or without any key of task_runner.
+    """Raise RequestError if a YAML file is another tool's, or has no key of task_runner.
 
     A misspelt key counts as a key, because a later check reports it.
     """

@@ -1,7 +1,7 @@
 """Convert command lines of Isaac Lab's Ray scripts into jobs.
 
-The scripts are submit_job (aggregate jobs, separated by `*`), wrap_resources (sub-jobs, by `+`),
-tuner and task_runner.
+The scripts are submit_job (`*` separates its aggregate jobs), wrap_resources (`+` separates its
+sub-jobs), tuner and task_runner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainyard.importing.job import (
 )
 from trainyard.importing.shell import Command
 
-# The script of a command line that begins with a flag instead of a script's name, by that flag.
+# Flags that imply a script if the command line does not name one.
 SCRIPTS = {
     "--aggregate_jobs": "submit_job",
     "--sub_jobs": "wrap_resources",
@@ -61,7 +61,7 @@ OTHER_SCRIPTS = {
     "come home: "
     "tensorboard --logdir results",
 }
-# Training commands of other programs, each with a hint where its arguments belong.
+# Training commands of other programs, each with a hint that says where its arguments belong.
 OTHER_PROGRAMS = {
     "ray job submit": "The words after -- are the `command:` of a job.yaml, --runtime-env its "
     "`runtime_env:`, --working-dir its directory jobs/NAME. Or submit it as it is: trainyard "
@@ -158,9 +158,9 @@ def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Return the words before a script, which are not read; [] if they run Python.
+    """Return the unread words before a script, for a note; [] if those words run Python.
 
-    Variables before the program are dropped, because in Isaac Lab they reach no task either.
+    Variables before the program are dropped, because Isaac Lab passes them to no task either.
     """
     before = words[: max(len(words) - len(given) - 1, 0)]
     before = before[shell.variables(before) :]
@@ -295,7 +295,7 @@ def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
         raise RequestError(f"a job in quotes cannot be read: {error}", where=line) from error
     chosen = next((each for each in read if _script(each.words)[0] is not None), None)
     if chosen is None:
-        # Passed on as one word, since it was in quotes.
+        # The line stays one word, because it was in quotes.
         return _tasks([([f"{options.python} {line}"], share_of_a_node(1))])
     return _with_notes(_job_of_words(chosen.words, options, directory), chosen.rest)
 
@@ -306,7 +306,7 @@ def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
 
 
 def _looking_at_gpus(found: Imported) -> Imported:
-    """Return the import with nvidia-smi as command of each task, as for task_runner's --test."""
+    """Return the job with each command replaced by nvidia-smi, as task_runner's --test does."""
     tasks = []
     for task in found.job["tasks"]:
         tasks.append(
@@ -355,9 +355,10 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
 
 
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
-    """Return the resources of a sub-job: its value of each flag, else the flag's last value.
+    """Return the resources of the sub-job at `index`.
 
-    Without such flags, the resources are a share of a node.
+    A flag's values are for the sub-jobs in order, and its last value is also for all later ones.
+    Without such flags, the sub-job gets a share of a node.
     """
     if not any(given[name] for name in RESOURCES):
         workers = given["num_workers"] or [1]

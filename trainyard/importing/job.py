@@ -19,7 +19,7 @@ from trainyard.spec.show import written
 PROGRAM = "isaac_task.py"
 # Keys of a task that trains: its outputs are kept, and a second attempt continues from them.
 TRAINING = {"outputs": ["logs/"], "retries": 1}
-# The smoke test must find GPUs: Isaac Lab uses only nodes with GPUs.
+# The smoke test must find GPUs, because Isaac Lab uses only nodes with GPUs.
 ON_GPUS = {"gpus": True}
 _SCRIPT = r"(?:reinforcement_learning|rl_games|rsl_rl|skrl|sb3)/train\.py"
 _TRAINS = re.compile(rf"(?:\S*/)?{_SCRIPT}")

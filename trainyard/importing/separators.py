@@ -92,7 +92,7 @@ def _pieces(
 ) -> Words:
     """Return the parts of a word, with the sign between two parts of different jobs.
 
-    `found` are the jobs so far. Raises RequestError for an unclear sign.
+    `found` has the jobs so far. Raises RequestError for an unclear sign.
     """
     before = found[-1]
     parts = word.split(sign)

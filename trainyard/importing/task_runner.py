@@ -20,8 +20,8 @@ from trainyard.spec.fields import Complaint, Filled, Listed, Section
 from trainyard.spec.load import load_other
 from trainyard.spec.units import format_size
 
-# Limits of an expression, in characters, and of its result: no number of GPUs, CPUs or bytes is
-# above them.
+# An expression has at most LONGEST characters. Its result is at most LARGEST, which is more than
+# any number of GPUs, CPUs or bytes.
 LONGEST = 100
 LARGEST = 10**18
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {

@@ -17,8 +17,8 @@ from trainyard.seams.registry.login import login
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
-# The registry without a `registry:` section. Docker trusts loopback without settings, and no other
-# machine can reach it.
+# The registry of a cluster file without a `registry:` section. Docker trusts loopback without
+# settings, and no other machine can reach it.
 DEFAULT = Registry(address="127.0.0.1:32000", insecure=True)
 
 
@@ -38,9 +38,9 @@ def registry_of(spec: ClusterSpec) -> Registry:
 
 
 def registry_at(host: str, spec: ClusterSpec) -> Registry:
-    """Return the registry at HOST[:PORT], as in the cluster file if the file names it.
+    """Return the registry at HOST[:PORT], with the cluster file's settings if they are for it.
 
-    Any other registry on loopback uses plain HTTP, as with Docker.
+    Like Docker, use plain HTTP for any other registry on loopback.
     """
     if spec.registry and spec.registry.address == host:
         return spec.registry

@@ -135,8 +135,8 @@ def files(target: Target) -> dict[str, bytes]:
 def config(*, tls: bool, login: bool) -> bytes:
     """Return the registry's configuration (distribution.github.io, "Configuring a registry").
 
-    It is JSON, which is YAML. Unfinished uploads are removed after a day instead of a week, because
-    they may have filled the disk.
+    The configuration is JSON, which is valid YAML. Unfinished uploads are removed after a day
+    instead of a week, because they may have filled the disk.
     """
     document: dict[str, Any] = {
         "version": "0.1",

@@ -49,7 +49,10 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Return the name of container and volume, by host and port; two hosts may use one port."""
+        """Return the name of the container and the volume.
+
+        Two hosts may use the same port, so the name has both host and port.
+        """
         return f"trainyard-registry-{self.host_port.host.replace(':', '-')}-{self.host_port.port}"
 
     @property
@@ -71,10 +74,10 @@ class Target:
 
     @property
     def bind_address(self) -> str:
-        """Return the IP address to publish the port on, IPv4 if there is one.
+        """Return the IP address on which Docker publishes the port; IPv4 is preferred.
 
-        Raises RequestError if the registry's host has no IP address, or none of this machine if
-        Docker runs here.
+        Raises RequestError if the registry's host has no IP address, or if Docker runs here and no
+        address of the host is this machine's.
         """
         host = self.host_port.host
         candidates = list(addresses.resolve(host))
@@ -107,7 +110,7 @@ class Target:
 def find(
     file: str | None, environ: Mapping[str, str], *, directory: Path, overrides: Sequence[str] = ()
 ) -> Iterator[Target]:
-    """Connect to this user's Docker engine; yield it with the registry of `-f` and `--set`.
+    """Yield this user's Docker engine and the registry that the cluster file and `--set` name.
 
     Raises RequestError for a wrong file, PrerequisiteError without Docker.
     """

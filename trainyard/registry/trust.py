@@ -66,7 +66,7 @@ def is_accepted(target: Target) -> bool:
 
 
 def kept_here(target: Target) -> tuple[str, ...]:
-    """Return lines on how to remove settings by which Docker here still trusts the registry."""
+    """Return lines on how to remove settings that still make Docker here trust the registry."""
     texts = []
     directory = docker_daemon.CERTIFICATES / target.address
     if (directory / CA_NAME).exists():
@@ -122,8 +122,8 @@ def _plain_steps(target: Target) -> list[Step]:
 def _tls_steps(target: Target) -> list[Step]:
     ca = access.ca_file(target.registry, target.environ)
     if ca is None or (docker_daemon.find(target.engine) is None and is_accepted(target)):
-        # A public CA needs no file. Neither does a remote engine that accepts the registry already;
-        # its files could not be written from here.
+        # A certificate of a public CA needs no file. A remote engine gets none if it already
+        # accepts the registry, because Trainyard cannot write its files from here.
         return []
 
     # Raises PrerequisiteError if Docker's files are not on this machine.
@@ -179,7 +179,7 @@ def _probe(target: Target) -> str:
 def _pull(target: Target) -> str:
     """Pull a tiny image from the registry and remove it here again; return its name.
 
-    If the registry does not have the image, it is pushed first, and stays there.
+    An image that the registry lacks is pushed first, and stays in the registry.
     """
     reference = _probe(target)
     login = target.login
@@ -197,8 +197,8 @@ def _pull(target: Target) -> str:
 def add(path: Path, address: str, *, now: datetime) -> None:
     """Add the registry to daemon.json; other keys, their order and the file's mode stay.
 
-    The old file is copied to a name with date and time. If `path` is a symbolic link, its target is
-    changed.
+    The old file is kept as a copy with date and time in its name. If `path` is a symbolic link, the
+    link stays and its target is changed.
     """
     settings = _read(path)
     settings[KEY] = [*settings.get(KEY, ()), address]

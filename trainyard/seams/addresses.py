@@ -1,4 +1,4 @@
-"""Host names, addresses and TCP ports as this machine sees them, and its proxies."""
+"""Host names, addresses, TCP ports and proxies, as this machine sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AWS through boto3: answers are unchanged, each rejection becomes a Trainyard error."""
+"""AWS through boto3. Answers are passed on unchanged; rejections become Trainyard errors."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Aws:
         region: str | None = None,
         **arguments: Any,
     ) -> list[dict[str, Any]]:
-        """Return EC2's objects of a kind, such as "key_pairs", that pass the filters `only`."""
+        """Return EC2's objects of a kind, such as "key_pairs"; `only` has the filters."""
         arguments["Filters"] = [
             {"Name": name, "Values": sorted(values)} for name, values in (only or {}).items()
         ]

@@ -36,7 +36,7 @@ def hourly(aws: Aws, region: str, types: Sequence[str]) -> float | None:
 
 
 def monthly(aws: Aws, region: str, gibibytes: int, kind: str) -> float | None:
-    """Return the monthly price of a volume's size in USD; None if unknown."""
+    """Return the monthly price in USD of a volume of this size and kind; None if unknown."""
     price = _price(aws, region, productFamily="Storage", volumeApiName=kind)
     if price is None:
         return None

@@ -23,7 +23,7 @@ def region(address: str) -> str:
 
 
 def login(address: str, environ: Mapping[str, str]) -> Login:
-    """Ask AWS for a new login, at each push and pull so that no login has expired.
+    """Ask AWS for a new login. Each push and pull gets its own, which cannot have expired.
 
     Raises PrerequisiteError without boto3, AWS credentials or rights, OutsideError when AWS
     refuses.

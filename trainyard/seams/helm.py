@@ -121,9 +121,10 @@ class Helm:
     def _run(
         self, arguments: Sequence[str], *, doing: str, stdin: str = "", unless: str = ""
     ) -> str:
-        """Run Helm and return its output without warnings; "" if it fails with the text `unless`.
+        """Run Helm and return its output without warnings.
 
-        Raises PrerequisiteError if Kubernetes forbids it, OutsideError for any other failure.
+        Returns "" if Helm fails and its output contains `unless`. Raises PrerequisiteError if
+        Kubernetes forbids the request, OutsideError for any other failure.
         """
         helm = programs.find("helm", self.environ, hint=INSTALL)
         lines: list[str] = []

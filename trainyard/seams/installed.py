@@ -122,7 +122,7 @@ def write_wheel(distribution: Distribution, directory: Path) -> Path:
 
 
 def _is_of_wheel(name: str) -> bool:
-    """Say whether a file is from the wheel, not the installer's (.pyc, script, note)."""
+    """Say whether the wheel had this file; an installer adds .pyc files, scripts and notes."""
     path = Path(name)
     is_outside = path.is_absolute() or ".." in path.parts
     is_note = ".dist-info/" in name and path.name in _BY_INSTALLER

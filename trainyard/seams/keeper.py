@@ -31,7 +31,7 @@ import psutil
 from trainyard.seams import processes
 
 PR_SET_CHILD_SUBREAPER = 36
-# Without its raylet a node is dead; without the GCS the cluster is.
+# A node is dead without its raylet, and a cluster without its GCS.
 VITAL = frozenset({"raylet", "gcs_server"})
 # Readers of the log look for these texts.
 DIED = "keeper: ended while the node was starting: "

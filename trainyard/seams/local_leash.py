@@ -38,7 +38,7 @@ def end(target: leash.Settings) -> None:
     def members() -> frozenset[processes.ProcessId]:
         return processes.members([], marker=target["marker"])
 
-    # Long enough for a keeper, which needs 3 s to end its node.
+    # A keeper needs 3 s to end its node.
     left = processes.end(members, grace=5.0, deadline=5.0)
     if left:
         raise OSError(f"processes that do not end: {sorted(process.pid for process in left)}")

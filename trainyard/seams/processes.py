@@ -1,9 +1,10 @@
 """Processes of this machine: start them, find them again, end them with their descendants.
 
 A process is identified by its pid and its start time, because the system reuses pids. The processes
-of a leader are found in three ways, because each alone misses some: by the leader's session, in
-which Ray's own processes stay; by a marker in the environment, which a process that renames itself
-loses from /proc; and as descendants of such processes, because tasks open new sessions.
+of a leader are found in three ways, because each alone misses some:
+* By the leader's session. Ray's own processes stay in it, but tasks open new sessions.
+* By a marker in the environment. /proc no longer shows it if a process renames itself.
+* As descendants of the processes that were found in these two ways.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ import psutil
 from trainyard.seams import addresses
 
 MARKER = "TRAINYARD_NODE"
-# Below the ports that systems give to outgoing connections (Linux 32768, macOS 49152), above the
-# well-known ones.
+# These ports are above the well-known ones, and below those that systems give to outgoing
+# connections (Linux from 32768, macOS from 49152).
 OWN_PORTS = range(20_000, 30_000)
 
 
@@ -101,7 +102,7 @@ def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> froze
                 marker and process.environ().get(MARKER, "").startswith(marker)
             ):
                 ours.add(process.pid)
-        except (psutil.Error, OSError):  # gone meanwhile, or another user's
+        except (psutil.Error, OSError):  # the process ended, or is another user's
             continue
 
     ours |= {pid for pid in parents if _descends(pid, parents, ours)}
@@ -143,14 +144,14 @@ def started_at(process: ProcessId) -> float | None:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return free TCP ports of loopback that the system does not give to outgoing connections."""
+    """Return TCP ports that are free on loopback, and never used for outgoing connections."""
     ports = random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS))
     free = (port for port in ports if addresses.is_free("127.0.0.1", port))
     return tuple(islice(free, count))
 
 
 def _start_time(process: psutil.Process) -> str:
-    """Return the start time, on Linux in ticks since boot, which no clock change affects."""
+    """Return the start time; on Linux in ticks since boot, which no clock change affects."""
     if sys.platform != "linux":
         return f"{process.create_time():.2f}"
     # Field 22 of /proc/PID/stat (proc_pid_stat(5)), counted after the command's name, which may

@@ -27,7 +27,7 @@ NOT_FOUND = 127
 
 @dataclass(frozen=True)
 class Ran:
-    """The end of a command on a host or in a container: its exit code, and what it printed."""
+    """The exit code and output of a command that ran on a host or in a container."""
 
     code: int
     stdout: str
@@ -36,7 +36,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a program: its exit code, and the last lines of stdout and stderr together."""
+    """The exit code of a program, and the last lines of its stdout and stderr together."""
 
     code: int
     tail: tuple[str, ...]
@@ -76,11 +76,11 @@ def run(
 ) -> Ended:
     """Run a program to its end; end its process group on Ctrl-C or after `seconds`.
 
-    `stdin` is the input, or a function that writes an input too large for memory. An error of that
-    function is raised here, once the program has ended. `on_line` is called with each line of
-    output; if it raises, the group ends, too. After `seconds` the exit code is that of the signal:
-    -2 for SIGINT, or -9 if SIGKILL was needed. A program that is not installed ends with NOT_FOUND,
-    as in a shell.
+    `stdin` is the input, or a function that writes an input too large for memory. If that function
+    raises an error, the error is raised here once the program has ended. `on_line` is called with
+    each line of output; if `on_line` raises, the group ends, too. A program that ran longer than
+    `seconds` has the exit code -2 (SIGINT), or -9 if SIGKILL was needed. A program that is not
+    installed has the exit code NOT_FOUND, as in a shell.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     errors: list[Exception] = []
@@ -93,8 +93,8 @@ def run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A process group of its own: Ctrl-C on the terminal reaches only this process, which
-            # sends one SIGINT to the group.
+            # The program gets a process group of its own. Ctrl-C on the terminal then reaches only
+            # this process, which sends one SIGINT to the group.
             start_new_session=True,
         )
     except FileNotFoundError:
@@ -140,8 +140,8 @@ def _feed(
         except BrokenPipeError:
             return
         except Exception as error:
-            # The program is ended before its input is closed, or it would take a part of the input
-            # for all of it.
+            # The program is ended before its input is closed. Otherwise it would work with a part
+            # of the input as if that were all.
             errors.append(error)
             end(process)
 

@@ -43,9 +43,9 @@ PART_LIMIT = 64 * 1024 * 1024
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
-# Short, because a followed run is polled again soon, and a dead cluster must be noticed.
+# This is short because a followed run is polled again soon, and a dead cluster must be noticed.
 STATUS_SECONDS = 6.0
-# Enough for one part of a package at 20 KB/s. The dashboard answers after the whole part.
+# The time for one part of a package at 20 KB/s. The dashboard answers after the whole part.
 UPLOAD_SECONDS = 3600.0
 # The parameter `timeout` of Ray's log service (default 30), which ends a download after so many
 # seconds even while bytes come.
@@ -195,13 +195,13 @@ class RayApi:
         return self._ask("GET", "/api/jobs/", lambda answer: tuple(map(job_from, answer)))
 
     def left_by(self, drivers: Collection[str]) -> str:
-        """Return in words how many detached actors and placement groups `drivers` left; "" if none."""
+        """Say how many detached actors and placement groups `drivers` left behind, if any."""
         actors = self.living("actors", "DEAD", left_from("job_id", drivers))
         groups = self.living("placement_groups", "REMOVED", left_from("creator_job_id", drivers))
         return left_in_words(actors, groups)
 
     def living(self, kind: str, dead: str, read: Callable[[Any], Result]) -> Result:
-        """Return `read(answer)` for at most 10,000 rows of `kind` in any state but `dead`."""
+        """Read the rows of `kind` whose state is not `dead`, at most 10,000, with `read`."""
         filters = {"filter_keys": "state", "filter_predicates": "!=", "filter_values": dead}
         params = {"limit": 10_000, "detail": 1, **filters}
         return self._ask("GET", f"/api/v0/{kind}", read, params=params)
@@ -260,8 +260,8 @@ class RayApi:
     def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:
         try:
             return read(json.loads(body))
-        # The answer is not JSON, or has another shape or types. RecursionError: 10,000 nested
-        # lists.
+        # The answer is not JSON, or has another shape or types. 10,000 nested lists would raise
+        # RecursionError.
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             if body.strip():
                 beginning = repr(body[:40].decode("utf-8", "replace"))

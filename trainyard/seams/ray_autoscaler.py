@@ -113,9 +113,10 @@ class RayUp:
 
 
 def _only(path: Path) -> TextIO:
-    """Return the log, emptied, and locked until all processes that have it open have ended.
+    """Return the log, emptied and locked.
 
-    Raises NotReadyError if another process holds the lock.
+    The lock lasts until all processes that have the log open have ended. Raises NotReadyError if
+    another process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     log = path.open("a+")

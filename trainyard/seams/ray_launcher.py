@@ -4,13 +4,13 @@ Usage: ray_launcher.py start ...   (the arguments of `ray start`, Ray 2.60; the 
 have RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0)
 
 This program changes (ray/scripts/scripts.py, ray/_private/node.py of Ray 2.60.0):
-* The address. Ray turns 127.0.0.1 into the machine's outside address and then listens everywhere,
-  unless it believes that it is on Windows or macOS; there it refuses to start workers. So the
-  environment variable makes Ray keep 127.0.0.1, and this program allows workers nevertheless.
+* The address. Ray turns 127.0.0.1 into the machine's outside address, and then listens everywhere.
+  On Windows and macOS, Ray keeps 127.0.0.1 but refuses to start workers. The environment variable
+  makes Ray keep 127.0.0.1 on Linux, too, and this program allows workers nevertheless.
 * The order. Ray's head waits for its dashboard before it starts its raylet. Here both start at the
   same time, which saves 2.4 s of 7.9 s.
-* The wait for the head. Ray's worker that finds no head sleeps 2 s between its tries. Here a worker
-  starts only once the head answers.
+* The wait for the head. A worker of Ray's own that finds no head sleeps 2 s between tries. Here a
+  worker starts only once the head answers.
 * There is no server for Ray Client and no monitor of the autoscaler: a fixed cluster that is used
   over HTTP needs neither.
 """
@@ -78,7 +78,7 @@ def _wait_for_head(address: tuple[str, int]) -> None:
 
 
 def _head_registers(address: tuple[str, int], give_up: float) -> bool:
-    """Wait until the GCS knows its head; return False if the GCS is gone, or at `give_up`.
+    """Wait until the GCS knows the head node; return False at `give_up`, or if the GCS is gone.
 
     A head that was restarted has a new GCS, which needs a new client.
     """

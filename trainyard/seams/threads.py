@@ -1,4 +1,4 @@
-"""Calls in threads, with a deadline for the whole call; libraries only limit each silence."""
+"""Calls in threads. A deadline covers the whole call; libraries only limit each wait."""
 
 from __future__ import annotations
 

@@ -121,9 +121,10 @@ class ExistingSection(Section):
             )
 
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
-        """Complain about `auth: token` without a token, `none` with a token, and `none` off loopback.
+        """Complain if `auth` does not fit the token and the address.
 
-        Without `address` a port-forward on loopback reaches the dashboard, so `none` is accepted.
+        `token` needs a token. `none` must have no token, and its address must be on loopback;
+        without `address`, a port-forward on loopback reaches the dashboard.
         """
         if auth == "token" and not self._tokens():
             message = (
@@ -177,7 +178,7 @@ class ClusterSpec(Section):
 
     @property
     def docker_host(self) -> str | None:
-        """Return `compose.docker` for the backend compose, else None: `docker` chooses the engine."""
+        """Return `compose.docker`; None for other backends, which use `docker`'s engine."""
         if self.backend == "compose":
             return self.compose.docker
         return None

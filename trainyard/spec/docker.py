@@ -115,7 +115,7 @@ class Registry(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless the section has a username and one password, or (for ecr) neither."""
+        """Complain if username and one password are not set together, or are set for ECR."""
         passwords = [name for name in ("password_env", "password_file") if getattr(self, name)]
         if len(passwords) != bool(self.username):
             yield Complaint(

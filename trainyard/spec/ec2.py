@@ -81,8 +81,8 @@ MADE_FROM: Mapping[str, str] = {
     "docker.container_name": "name",
     "docker.run_options": "ec2.docker_options",
 }
-# The same for keys of a node type. Plan, price and checks read the user's file only, so another
-# value in Ray's file would make them wrong.
+# Keys of a node type that Trainyard sets, as above. Plan, price and checks read only the user's
+# file, so they would be wrong if Ray's file had another value.
 MADE_FROM_GROUPS = {
     "min_workers": "count and min of the group",
     "max_workers": "count and max of the group",
@@ -171,7 +171,7 @@ def _closed(
     made_from: Mapping[str, str],
     at: KeyPath = (),
 ) -> Iterator[Complaint]:
-    """Complain about keys in `made_from`, which Trainyard sets, and keys outside of `open_in`."""
+    """Complain about keys that Trainyard sets (`made_from`), or that are not in `open_in`."""
     for dotted, source in made_from.items():
         *above, key = dotted.split(".")
         if key in _below(added, above):

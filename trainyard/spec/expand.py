@@ -36,7 +36,7 @@ def expand(job: JobSpec) -> tuple[Task, ...]:
 
 
 def sweep(job: JobSpec) -> dict[str, Any] | None:
-    """Return a job's sweep in the runner's form, with its `task`; None without `tune`."""
+    """Return a job's sweep in the runner's form, with a task as template; None without `tune`."""
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())
@@ -115,7 +115,7 @@ def _task(job: JobSpec, index: int, entry: TaskEntry, values: Mapping[str, str] 
 
 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
-    """Return the job's resources with the task's own on top.
+    """Return the job's resources, overridden by the task's own.
 
     A task's share replaces the job's amounts, and a task's amounts replace the job's share.
     """

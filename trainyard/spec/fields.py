@@ -77,7 +77,7 @@ def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
 
 
 def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
-    """Say whether the key path `keys` below the type `kind` accepts only text or None."""
+    """Say whether the key at path `keys` in type `kind` accepts nothing but text or None."""
     origin = get_origin(kind)
     inner = get_args(kind)
     if origin is Annotated:
@@ -97,7 +97,7 @@ def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
 
 
 def pattern(expression: str, message: str) -> Callable[[str], str]:
-    """Return a check that raises ValueError unless an expression matches the whole text."""
+    """Return a check that raises ValueError unless the regular expression matches all text."""
     compiled = re.compile(expression)
 
     def check(text: str) -> str:
@@ -134,7 +134,7 @@ def check_relative(path: str) -> str:
 
 
 class Section(BaseModel):
-    """A part of a file: frozen, without conversion of values, without unknown keys."""
+    """A part of a file. It is frozen, converts no values and rejects unknown keys."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 

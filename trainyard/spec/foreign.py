@@ -1,4 +1,4 @@
-"""Other tools' YAML files: the tool of a file, and the command that reads it here."""
+"""Recognize other tools' YAML files, with a hint for each kind."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ KINDS = (
         lambda file: "azureml" in str(file.get("$schema")),
         f"Its command is the {_COMMANDS}, its environment an image: docs/images.md.",
     ),
-    # These two come before the kinds below, so that a mistake in Trainyard's file does not make it
-    # another tool's.
+    # These two come before the kinds below, so that a file of Trainyard with a mistake is not taken
+    # for another tool's.
     Kind(
         "a cluster file of Trainyard",
         _has("name", "backend"),
@@ -228,7 +228,7 @@ def documents_of(file: Path) -> list[Any]:
             return []
         # BaseLoader converts no value: `on` stays text, and an impossible date is no error.
         return list(unfolded(yaml.load_all(text, Loader=yaml.BaseLoader)))
-    # RecursionError: thousands of lists inside each other.
+    # Thousands of nested lists raise RecursionError.
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return []
 

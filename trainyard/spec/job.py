@@ -311,7 +311,7 @@ class TaskEntry(Section):
     outputs: Outputs | None = setting(None, "Instead of the job's.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about placeholders: in a job with a list of tasks, they have no values."""
+        """Complain about placeholders, which have no values in a job with a list of tasks."""
         yield from unknown("command", dict(enumerate(self.command)), ())
         yield from unknown("env", self.env, ())
 
@@ -380,7 +380,7 @@ class JobSpec(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about keys that are missing or conflict, about placeholders and the sweep."""
+        """Complain about missing or conflicting keys, wrong placeholders and a wrong sweep."""
         if not self.command and not self.tasks:
             yield Complaint(("command",), "is missing: give command, or tasks")
         if self.tasks and (self.command or self.matrix):

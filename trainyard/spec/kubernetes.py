@@ -93,7 +93,7 @@ class PodPlacement(Section):
 
 
 class Requests(Section):
-    """The resources that a node requests from the scheduler, if less than what it may use."""
+    """The resources that a node requests from the scheduler, if it may use more than those."""
 
     cpus: float | None = setting(
         None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024

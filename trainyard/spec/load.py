@@ -143,7 +143,7 @@ def _with_problem(source: Source, where: str, message: str) -> Source:
 
 
 def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return the values of a file with those of the `--set` flags on top."""
+    """Return a file's values, overridden by the `--set` flags."""
     try:
         source = compose(_read_text(path, kind=kind), origin=shown(path))
     except UnreadableError as error:
@@ -156,7 +156,7 @@ def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str
 
 
 def _put_below(key: str, file: Source, source: Source) -> Source:
-    """Insert another file's values below a key; their problems name that file."""
+    """Insert another file's values below a key; problems with the values name that file."""
     places = {(key, *path): place for path, place in file.places.items()}
     broken = {(key, *path) for path in file.broken}
     return Source(
@@ -209,7 +209,7 @@ def _given(value: str, flag: str, *, is_text: bool) -> Source:
 
 
 def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> Source:
-    """Return the source with a flag's value put in; problems with this value name the flag."""
+    """Insert a flag's value into the source; problems with this value name the flag."""
     try:
         new, path = _replaced(source.value, keys, value, at=())
     except ValueError as error:
@@ -280,7 +280,8 @@ def _validated(model: type[Model], source: Source, kind: str) -> Model:
 
     source = replace(source, problems=(*source.problems, *hidden))
     try:
-        # Any context says that values come from a file: sizes and durations are text (fields.py).
+        # A context, even an empty one, says that the values come from a file. Sizes and durations
+        # are then text (fields.py).
         spec = model.model_validate(source.value, context={})
     except ValidationError as error:
         raise _refusal(kind, (*source.problems, *problems_of(error, model, source))) from error

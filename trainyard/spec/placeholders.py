@@ -1,4 +1,4 @@
-"""Placeholders of a command: {key} is a value of the matrix or a sweep's configuration."""
+"""Placeholders in a command; each {key} gets a value from the matrix or from the sweep."""
 
 from __future__ import annotations
 

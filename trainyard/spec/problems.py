@@ -96,7 +96,7 @@ def value_text(value: object) -> str:
 
 
 def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
-    """Yield the complaints in one pydantic error, which has several if a rule raised it."""
+    """Yield the complaints in a pydantic error; an error of a rule may have several."""
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     reason = details.get("ctx", {}).get("error")
     if isinstance(reason, ComplaintsError):
@@ -134,7 +134,7 @@ def _suggestion(details: dict[str, Any]) -> str:
         )
 
     if kind == "string_type" and isinstance(value, int | float):
-        # A float has lost its spelling, and a program may distinguish 1e3 from 1000.0.
+        # The spelling of a float is lost, and a program may distinguish 1e3 from 1000.0.
         if isinstance(value, float):
             return "; write it in quotes"
         return f"; write it in quotes: {json.dumps(value_text(value))}"
@@ -147,7 +147,7 @@ def _suggestion(details: dict[str, Any]) -> str:
 
 
 def _native_form(details: dict[str, Any]) -> str:
-    """Suggest Trainyard's form of a value in Docker's or Kubernetes' notation, or ""."""
+    """Suggest Trainyard's form of a value in Docker's or Kubernetes' notation; else ""."""
     kind = details["type"]
     value = details["input"]
     key = ""

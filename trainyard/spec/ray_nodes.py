@@ -122,7 +122,7 @@ NodeResources = Annotated[
     dict[ResourceName, Annotated[int, Field(ge=1, le=1_000_000)]], rule(not_rays)
 ]
 NodeLabels = Annotated[dict[LabelKey, LabelValue], rule(_our_labels)]
-# Strict: pydantic would otherwise convert between these types, such as true to 1.
+# The types are strict, because pydantic would otherwise convert between them, such as true to 1.
 _Value = (
     Annotated[bool, Strict()]
     | Annotated[int, Strict()]
@@ -146,7 +146,7 @@ def may_be_given(name: str) -> bool:
 
 
 def start_options(parameters: Mapping[str, object]) -> dict[str, str | None]:
-    """Return options of `ray start`, their values as text, None for a flag."""
+    """Return options of `ray start` with their values as text; a flag has the value None."""
     options: dict[str, str | None] = {}
     for name, value in parameters.items():
         if value is True:

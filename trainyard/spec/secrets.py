@@ -69,8 +69,8 @@ def without_secrets(text: str) -> str:
 def hidden(variables: Mapping[str, str]) -> dict[str, str]:
     """Return variables with their secrets hidden.
 
-    If the name is that of a secret, the whole value is hidden; else, those of its parts that have the
-    form of a secret.
+    If a variable's name is that of a secret, the whole value is hidden. Otherwise only the parts
+    that have the form of a secret are hidden.
     """
     shown = {}
     for name, value in variables.items():

@@ -1,4 +1,4 @@
-"""A sweep, in the job file: its search space, metric, search and end."""
+"""The job file's section `tune`, a sweep: its space, metric, search method and end."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Parameter(Section):
 
     @property
     def values(self) -> list[Any]:
-        """Return all possible values; [] for a range without steps, or one with too many."""
+        """Return all possible values; [] for a range without steps, or with too many values."""
         options = getattr(self, self.kind)
         if self.kind in ("choice", "grid"):
             return list(options)
@@ -108,7 +108,7 @@ class Parameter(Section):
             yield Complaint(("step",), message, self.step)
 
     def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
-        """Complain about `when`: each name must be in `above`, each value must be possible there.
+        """Complain about a parameter in `when` that is not in `above` or cannot have the value.
 
         `above` has the values of each earlier parameter of kind choice or grid.
         """
@@ -145,7 +145,7 @@ def _range_problem(kind: str, numbers: list[float]) -> str:
 
 
 class Prune(Section):
-    """When a configuration is given up early, compared with others at the same step."""
+    """When to give up a configuration that is worse than others were at the same step."""
 
     by: Literal["median", "percentile", "hyperband"] = setting(
         "median", "Which of Optuna's pruners."
@@ -160,7 +160,7 @@ class Prune(Section):
 
 
 class Stop(Section):
-    """When a sweep ends before all its configurations were tried."""
+    """When to end a sweep before all its configurations were tried."""
 
     plateau: int | None = setting(
         None, "After this many configurations in a row that are no better than the best.", ge=1
@@ -208,7 +208,7 @@ class Tune(Watch):
         yield from ()
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain about the metric, the space, a search unfit for the space, and a missing end."""
+        """Complain about the metric, the space, a search unfit for it, and a missing end."""
         yield from super().complaints()
         if not self.space:
             yield Complaint(("space",), "must not be empty")

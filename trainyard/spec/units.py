@@ -67,7 +67,7 @@ def format_duration(seconds: float) -> str:
 
 
 def size_of_others(written: object) -> str | None:
-    """Return Docker's 512m or Kubernetes' 512Mi as 512MiB; None for anything else.
+    """Return a size of Docker (512m) or Kubernetes (512Mi) as 512MiB; None for anything else.
 
     Docker and Kubernetes count in powers of 2.
     """

@@ -18,7 +18,7 @@ from trainyard.errors import Problem
 
 KeyPath = tuple[str | int, ...]
 
-# Bytes of a file.
+# The most bytes that a file may have.
 LARGEST = 1024 * 1024
 DEEPEST = 32
 MOST_VALUES = 200_000
@@ -108,7 +108,7 @@ def has_comment(text: str) -> bool:
 
 @dataclass
 class _Reader:
-    """Builds values from YAML's nodes; an alias is copied at each use, and counts each time."""
+    """Builds values from YAML's nodes; each use of an alias copies the value and counts it."""
 
     origin: str
     places: dict[KeyPath, str] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class _Reader:
 
 
 def nearest(path: KeyPath, places: Container[KeyPath]) -> KeyPath:
-    """Return the longest prefix of a path that has a place; the whole file, (), has one."""
+    """Return a path's longest prefix with a place; the empty prefix is the whole file."""
     while path and path not in places:
         path = path[:-1]
     return path

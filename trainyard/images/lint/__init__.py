@@ -28,7 +28,7 @@ OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
 @dataclass(frozen=True)
 class LintReport:
-    """The findings of all checks; `cached`: the image's answers are from an earlier run."""
+    """The findings of all checks; `cached` if the image's answers are from an earlier run."""
 
     reference: str
     findings: tuple[Finding, ...]
@@ -70,9 +70,10 @@ def check(
     *,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> LintReport:
-    """Run all checks of an image on the engine; `image` has further expectations (image.yaml).
+    """Run all checks of an image on the engine.
 
-    Raises PrerequisiteError if the engine does not have the image.
+    `image` may add expectations in its image.yaml. Raises PrerequisiteError if the engine does not
+    have the image.
     """
     began = time.monotonic()
     named = checks.reference(reference)

@@ -28,7 +28,7 @@ _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PA
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check; a `skipped` check was impossible after another's failure."""
+    """The result of one check; `skipped` if the failure of another check made it impossible."""
 
     check: str
     ok: bool
@@ -254,9 +254,9 @@ def _ray(inspection: Inspection) -> Verdict:
 
 
 def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Verdict]:
-    """Return the check of one kind of questions: modules, files, programs or commands.
+    """Return a check of all questions of one kind: modules, files, programs or commands.
 
-    `missing` completes the message for a question that got no answer.
+    If a question gets no answer, the message is its name followed by `missing`.
     """
 
     def problem(inspection: Inspection, question: str) -> str:
@@ -359,9 +359,9 @@ def _history(inspection: Inspection) -> Verdict:
     return Wrong(f"shows secrets: {', '.join(places.values())}", hint)
 
 
-# In printed order: the name of a check; its condition ("shell": a shell runs in the image, "ray":
-# Ray's Python runs jobs, "": none); its function; and the keys of image.yaml of which one must be
-# set, () for a check of all images.
+# The checks in printed order. Each has a name, a condition, a function, and keys of image.yaml. The
+# condition "shell" means that a shell runs in the image, "ray" that Ray's Python runs jobs. A check
+# with keys applies only to images that set at least one of them.
 CHECKS: tuple[tuple[str, str, Callable[[Inspection], Verdict], tuple[str, ...]], ...] = (
     ("platform", "shell", lambda inspection: inspection.image.platform, ()),
     ("entrypoint", "shell", _entrypoint, ()),

@@ -29,10 +29,11 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class Probed:
-    """The answers of the probe, by question; empty if the image did not run the probe.
+    """The answers of the probe, by question.
 
-    `refusal` is the reason for that. `swallowed` is the last line of an entry point that did not
-    run the given command; the answers are then from a run without the entry point.
+    If the image did not run the probe, there are no answers, and `refusal` is the reason. If the
+    entry point did not run the given command, `swallowed` is the last line that it printed, and the
+    answers are from a run without the entry point.
     """
 
     facts: Mapping[str, str]
@@ -89,10 +90,11 @@ def script() -> str:
 
 
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
-    """Run the probe through the image's entry point; if that runs nothing, run it without.
+    """Run the probe through the image's entry point, and return the answers.
 
-    Raises NotReadyError if the probe takes longer than SECONDS, OutsideError if it ends early or
-    the engine cannot run a container.
+    If the entry point runs nothing, the probe is run again without it. Raises NotReadyError if the
+    probe takes longer than SECONDS, OutsideError if the probe ends early or the engine cannot run a
+    container.
     """
     probed = _run(engine, image, questions)
     if probed.facts or not image.entrypoint:

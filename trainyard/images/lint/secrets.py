@@ -36,7 +36,7 @@ def secrets_in_environment(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def secrets_in_command(command: str) -> Iterator[str]:
-    """Yield names or kinds of likely secrets in a layer's command, also in build arguments."""
+    """Yield names or kinds of likely secrets in a layer's command and its build arguments."""
     for name, value in _SETTING.findall(command):
         if SECRET_NAME.search(name.replace("-", "_")) and is_literal(value.strip("\"'")):
             yield name.lstrip("-")
@@ -45,7 +45,7 @@ def secrets_in_command(command: str) -> Iterator[str]:
 
 
 def masked(command: str) -> str:
-    """Return the command of a layer without likely secrets, shortened, for messages."""
+    """Return a layer's command for messages: likely secrets are hidden, long text is cut."""
     # Everything after the header of a private key is dropped.
     text, private_key, _ = _NOISE.sub("", command).partition("-----BEGIN ")
     text = _SETTING.sub(

@@ -70,8 +70,8 @@ def build_command(
     """Return the command that builds an image.
 
     Proxy values are not in the command, because buildx reads them from its environment. `secrets`
-    are files that stages may mount by these names; they do not get into the image. `cached` is an
-    image whose layers may be reused; None builds every layer.
+    maps names to files. Stages may mount the files by name, and the files do not get into the
+    image. `cached` is an image whose layers may be reused; None builds every layer.
     """
     # Only `default`, the builder inside the engine, can build on a base image that only the engine
     # has.

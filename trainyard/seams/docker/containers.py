@@ -35,7 +35,7 @@ KILLED = -9
 
 
 class Port(NamedTuple):
-    """A published port: `inside` the container, and on the engine's host `address`:`outside`."""
+    """A container's port `inside`, published on the engine's host at `address`:`outside`."""
 
     inside: int
     address: str
@@ -47,9 +47,9 @@ class Container:
     """A container as the engine describes it now.
 
     `state` is the engine's word: created, running, restarting, exited, paused, removing or dead.
-    `health` is the health check's: starting, healthy or unhealthy, None without a check. `image` is
-    the reference with which the container was made. `created` and `started` (the last start) are
-    timestamps of the engine.
+    `health` is the result of the health check: starting, healthy or unhealthy; None without a
+    check. `image` is the reference with which the container was made. `created` and `started` (the
+    last start) are timestamps of the engine.
     """
 
     id: str
@@ -74,7 +74,10 @@ class Labelled:
 
 
 def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
-    """Return the containers with every label ("key" or "key=value"), also stopped ones, by name."""
+    """Return the containers that carry every label ("key" or "key=value"), sorted by name.
+
+    Stopped containers are included.
+    """
     containers = _listed(engine, all=True, filters={"label": list(labels)})
     return tuple(sorted(containers, key=lambda container: container.name))
 
@@ -228,7 +231,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def open_directory(engine: Engine, name: str, path: str) -> None:
-    """Let every user in a container write to a directory of it, or of its volume.
+    """Let every user write to a directory in a container; the directory may be on a volume.
 
     The container need not run.
     """

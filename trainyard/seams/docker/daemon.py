@@ -82,7 +82,7 @@ def _peer(path: str) -> int:
 
 
 def _daemon(process: psutil.Process) -> Daemon | None:
-    """Return the daemon of a process; None unless it is a dockerd of root, outside containers."""
+    """Return a process as a Daemon; None unless it is root's dockerd, outside of containers."""
     program, *arguments = process.cmdline()
     if Path(program).name != "dockerd" or process.uids().real != 0:
         return None

@@ -27,8 +27,8 @@ from trainyard.seams.ssh.connection import connect as reach
 # the engine as `docker` on that host does.
 DIAL = ("docker", "system", "dial-stdio")
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
-# The limit for one answer, or one part of a stream. Pull, push and build take longer, but every
-# part of their stream comes sooner.
+# The limit for one answer, or for the wait between two parts of a stream. Pull, push and build take
+# longer in all, but keep sending parts.
 ANSWER_SECONDS = 60
 
 
@@ -141,7 +141,7 @@ def unreachable(address: str, why: str) -> PrerequisiteError:
 
 @contextmanager
 def refusals(doing: str) -> Iterator[None]:
-    """Turn docker-py's exceptions into OutsideError("Docker refused to DOING"), with their text."""
+    """Turn docker-py's exceptions into OutsideErrors: "Docker refused to DOING", and why."""
     try:
         yield
     except (DockerException, requests.RequestException) as error:

@@ -17,8 +17,8 @@ from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import MissingError, RegistryError, refused
 
 CONNECT_SECONDS = 10.0
-# The longest silence in a push. Docker reports while it sends. A registry is stuck if it stays
-# silent for longer after a whole layer.
+# The longest silence in a push. Docker reports progress while it sends a layer. If it then reports
+# nothing for longer than this, the registry is stuck.
 SILENCE_SECONDS = 300.0
 MB = 1_000_000
 # Docker's states of a layer that needs nothing more (docker/distribution, pull and push).
@@ -110,7 +110,7 @@ class LayerTally:
         self._bytes: dict[str, _Bytes] = {}
 
     def count(self, entry: Mapping[str, Any]) -> None:
-        """Count an entry of Docker's stream; if it is about a layer, report the progress of all."""
+        """Count an entry of Docker's stream; if it is about a layer, report the progress."""
         layer = entry.get("id")
         status = entry.get("status", "")
         if not layer or status.startswith(("Pulling from", "Digest", "Status")):

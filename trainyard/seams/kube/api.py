@@ -23,9 +23,9 @@ FIELD_MANAGER = "trainyard"
 class Kube:
     """One Kubernetes cluster as one user sees it; threads may share it.
 
-    Every call has a deadline, and raises ApiUnreachableError without an answer, ForbiddenError
-    without the right, PrerequisiteError for a refused login, and KubeError for any other rejection.
-    A missing object is no error for `get`, `list`, `delete`, `serves` and `logs`.
+    Every call has a deadline. A call raises ApiUnreachableError if no answer comes, ForbiddenError
+    if the user lacks the right, PrerequisiteError if the login is refused, and KubeError for any
+    other rejection. A missing object is no error for `get`, `list`, `delete`, `serves` and `logs`.
     """
 
     def __init__(self, access: Access) -> None:
@@ -166,7 +166,7 @@ class Kube:
 
 @cache
 def connect(access: Access) -> Kube:
-    """Return the cluster of a context; nothing is asked of it yet.
+    """Return the cluster of a context; no request is sent yet.
 
     The same context gives the same object, so that a process logs in once. A login program may take
     seconds, or prompt the user.

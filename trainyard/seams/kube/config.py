@@ -122,7 +122,7 @@ def _current(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _named(documents: Sequence[Mapping[str, Any]], key: str) -> dict[str, Mapping[str, Any]]:
-    """Return the entries of a kind by name; if files share a name, the first file's counts."""
+    """Return the entries of a kind by name; the first file that has a name wins."""
     entries: dict[str, Mapping[str, Any]] = {}
     for document in reversed(documents):
         for entry in document.get(f"{key}s") or ():

@@ -1,8 +1,8 @@
 """Ports of this machine that forward to pods while this process lives.
 
-Each connection to such a port looks up its pod, and opens its own connection to the pod. If a pod
-is replaced, the API server restarts or a proxy closes an idle connection, only open connections
-break.
+Each connection to such a port looks up its pod, and opens its own connection to the pod. Only open
+connections break when a pod is replaced, the API server restarts or a proxy closes an idle
+connection.
 
 A connection to a pod is a websocket with the login and TLS context of all other requests.
 `kubernetes.stream` is not used, because it has no timeout and makes a TLS context of its own.

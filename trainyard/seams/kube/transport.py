@@ -28,7 +28,7 @@ CHANGE_SECONDS = 30.0
 # A list of 500 pods has about 10 MiB. An answer above this limit is cut off, and then rejected as
 # invalid JSON.
 ANSWER_LIMIT = 256 * 1024 * 1024
-# Attempts of a request that the API server rejects with 429, with the pauses that it asks for.
+# The most times that a request is sent while the API server answers 429 and asks for a pause.
 TRIES = 4
 # The library's modules import each other. If two threads imported it at once, one would find it
 # half imported.
@@ -80,9 +80,9 @@ class Transport:
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
     ) -> Response:
-        """Return the server's answer; `accept` has statuses, other than 2xx, that are no error.
+        """Return the server's answer; the statuses in `accept` count as success, like 2xx.
 
-        After a 401, logs in again and repeats the request once. Raises KubeError,
+        After a 401, log in again and repeat the request once. Raises KubeError,
         PrerequisiteError.
         """
         url = f"{self.access.server}{path}"
@@ -241,9 +241,9 @@ def _configuration(access: Access) -> Any:
 
 
 class _Shared(ssl.SSLContext):
-    """A context that threads may share, because urllib3 cannot change its ALPN protocols.
+    """A TLS context that threads may share, because its ALPN protocols never change.
 
-    urllib3 sets them before each connection. If another thread opens a connection at that moment,
+    urllib3 sets the ALPN protocols before each connection. If another thread connects just then,
     OpenSSL sends freed memory, and the server refuses the handshake with TLSV1_ALERT_DECODE_ERROR
     or worse (python/cpython issue 141012).
     """

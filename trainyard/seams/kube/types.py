@@ -11,7 +11,10 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of objects: `api` is its group and version ("v1", "ray.io/v1"), `plural` its path."""
+    """A kind of objects.
+
+    `api` is the group and version ("v1", "ray.io/v1"), `plural` the name in URLs.
+    """
 
     api: str
     plural: str

@@ -253,7 +253,7 @@ def trusting(ca_file: Path | None) -> ssl.SSLContext:
 
     try:
         return ssl.create_default_context(cafile=str(ca_file))
-    except OSError as error:  # ssl.SSLError is one too
+    except OSError as error:  # ssl.SSLError is an OSError, too
         raise PrerequisiteError(
             f"the CA of the registry cannot be read: {error}",
             where=str(ca_file),

@@ -1,7 +1,7 @@
 """Rejections by a registry, or by a Docker engine or kubelet that uses it, with hints.
 
-One cause has several texts: Trainyard itself gets texts of OpenSSL and the registry's JSON, Docker
-and the kubelet get texts of Go. The texts were seen with Docker 20.10, containerd 1.6 and
+One cause has several texts. Trainyard's own requests get texts of OpenSSL and the registry's JSON;
+Docker and the kubelet report texts of Go. The texts were seen with Docker 20.10, containerd 1.6 and
 docker-registry 2.8; the x509 texts are those of Go's crypto/x509.
 """
 
@@ -19,7 +19,7 @@ class RegistryError(OutsideError):
 
 
 class GoneError(RegistryError):
-    """No answer, a broken connection, or a 5xx of the registry; a retry may succeed."""
+    """The registry did not answer, broke the connection or answered 5xx; a retry may help."""
 
 
 class LoginError(RegistryError):
@@ -44,7 +44,7 @@ class FixedTagError(RegistryError):
 
 # RegistryApi's message about an answer that no registry gives begins with these words.
 NOT_A_REGISTRY = "no registry answers like this"
-# The source of a web page helps no reader.
+# The HTML of a web page helps no reader, so messages leave it out.
 _PAGE = re.compile(r"[\s:\"]*<(?:!DOCTYPE|html)\b.*", re.IGNORECASE | re.DOTALL)
 
 # The only table of causes of a failed push or pull. {registry} is the registry's address, {who} the

@@ -219,7 +219,7 @@ class Connection:
             raise self._broke(error) from error
 
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
-        """Return the local command line that runs `command` as root there, with local stdin.
+        """Return the local command that runs `command` as root on the host, with local stdin.
 
         On a terminal, sudo prompts for its password. Without a terminal, this call asks the host
         whether sudo needs a password, which the command then reads from $TRAINYARD_SUDO_PASSWORD.
@@ -234,7 +234,7 @@ class Connection:
         return ssh
 
     def put(self, path: str, content: bytes | Path) -> None:
-        """Write root's file on the host, whole or not at all; its directory must exist there."""
+        """Write a file as root, whole or not at all, to a directory that exists on the host."""
         if isinstance(content, Path):
             stdin = b""
             then = content

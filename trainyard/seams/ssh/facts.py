@@ -16,8 +16,8 @@ from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
 
 # The script prints lines NAME VALUE; a value with several lines is in base64. Fields that a host
-# lacks are left out. LC_ALL=C, because sudo keeps LANG, and programs would translate text that is
-# parsed here, such as snapd's notes of a snap.
+# lacks are left out. LC_ALL=C is set because sudo keeps LANG, so programs would translate text that
+# is parsed here, such as the notes in snapd's list.
 SCRIPT = r"""
 export LC_ALL=C
 field() { printf '%s %s\n' "$1" "$2"; }
@@ -116,9 +116,10 @@ def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
 
 
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
-    """Return the facts in a host's fields, which arrived `seconds` after the question at `now`.
+    """Return the facts in a host's fields.
 
-    Raises ValueError for a field that cannot be read.
+    The host was asked at `now`, and its fields arrived `seconds` later. Raises ValueError for a
+    field that cannot be read.
     """
     ahead = fact(fields, "clock", float) - now
     interfaces = re.findall(r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"))
@@ -128,7 +129,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         kernel=fields.get("kernel", ""),
         machine_id=fields.get("machine_id", ""),
         memory=fact(fields, "memory", lambda text: int(float(text))),
-        # The host read its clock at most `seconds` after `now`, so a lead of up to that is no skew.
+        # The host read its clock up to `seconds` after `now`, so only a larger lead is skew.
         skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses={ip: name for name, ip in interfaces},
         routes=fact(fields, "routes", _routes),
@@ -165,7 +166,7 @@ def _ports(text: str) -> frozenset[int]:
 
 
 def under(fields: Fields, prefix: str) -> dict[str, str]:
-    """Return the fields whose names begin with `prefix`, by the rest of their names."""
+    """Return the fields whose names begin with `prefix`; the prefix is cut from their names."""
     found = {}
     for name, value in fields.items():
         if name.startswith(prefix):

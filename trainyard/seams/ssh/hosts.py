@@ -34,7 +34,7 @@ class Host:
     def root(
         self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b""
     ) -> Ran:
-        """Run a command as root. Raises OutsideError with its last message if it fails."""
+        """Run a command as root. A failed command raises OutsideError with its last message."""
         ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
         if check and ran.code != 0:
             words = [word for word in command if len(word) < 60 and "\n" not in word]
@@ -73,7 +73,7 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 
 
 def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
-    """Return hosts by [user@]host[:port], each with the given IP address or its own.
+    """Return a host for each [user@]host[:port]; look up the IP addresses that are None.
 
     No host is asked yet. A host whose name this machine cannot look up gets the IP "". Connecting
     to that host reports the unknown name, unless a jump host knows it.
