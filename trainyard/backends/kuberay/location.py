@@ -139,6 +139,7 @@ def read(site: Site) -> Record | None:
 
 
 def record_of(location: Location) -> Record:
+    """Return the record by which later commands find this location."""
     kube = location.kube
     return Record(
         name=location.name,
