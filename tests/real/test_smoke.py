@@ -23,7 +23,7 @@ def test_a_good_cluster_passes_every_rung_that_it_claims(yard: Yard) -> None:
         for rung in ("nodes", "task", "versions", "transfer", "disk", "shm"):
             assert not checks[rung, node]["skipped"]
     assert checks["gpus", "gpu-0"]["detail"] == "2, simulated; nvidia-smi not asked"
-    assert checks["isolation", "gpu-1"]["detail"].endswith("only (simulated)")
+    assert checks["isolation", "gpu-1"]["detail"].endswith("one each (simulated)")
     assert checks["torch", "head"]["skipped"]
     assert checks["dashboard", None]["detail"].endswith("refuses without the token")
 
