@@ -39,7 +39,7 @@ HOLDS = "the leash holds"
 MARK = "trainyard-leash.zip"
 # Seconds for stopped jobs to end: Ray gives a stopped runner 8 s to bring outputs to the head.
 STOP_WITHIN = 15.0
-# Seconds after STOP_WITHIN in which the operator's machine fetches the outputs from the head.
+# After STOP_WITHIN, the operator's machine has this many seconds to fetch outputs from the head.
 FETCH_WITHIN = 10.0
 GOING = ("PENDING", "RUNNING")
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

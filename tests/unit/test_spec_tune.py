@@ -85,7 +85,8 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
 
     kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint, lograndint"
     step = "is for uniform and randint (whole), at most the width of the range"
-    when = "is not a choice or grid above it; a parameter depends on parameters of these kinds only"
+    only = "a parameter may depend only on parameters of these kinds"
+    when = f"is not a choice or grid above it; {only}"
 
     assert problems(tmp_path, text) == [
         "command.10: names {lrr}, but the space has lr, a, b, c, g, h, i, d, e, repeat, repeat, "
@@ -137,7 +138,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             "when: {optimizer: [sgd]",
             "when: {lr: [1]",
             "tune.space.momentum.when.lr: is not a choice or grid above it; "
-            "a parameter depends on parameters of these kinds only",
+            "a parameter may depend only on parameters of these kinds",
         ),
         (
             "  repeats",

@@ -1,4 +1,4 @@
-"""The backends: one module for each `backend:` of a cluster file, with its name."""
+"""The backends: for each value of `backend:` in a cluster file, a module of that name."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
                 found.append([])
                 continue
             if piece or pieces == [word]:
-                # A part of an unquoted word is unchanged; a part of a quoted one needs quotes.
+                # If the word was quoted, each of its parts needs quotes of its own.
                 part = piece if raw.lstrip() == word else shlex.quote(piece)
                 found[-1].append((piece, raw if piece == word else blanks + part))
                 programs |= {_program([value for value, _ in found[-1]])} - {""}

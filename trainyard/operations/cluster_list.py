@@ -195,7 +195,10 @@ def _discover(
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
-    """Ask each backend that a file or a record names; `region` adds those with regions."""
+    """Ask each backend that a cluster file or a record names for its clusters.
+
+    If `region` is given, backends with regions are asked, too.
+    """
     names = {cluster.spec.backend for cluster in clusters} | set(recorded.values())
     if region:
         for name in get_args(BackendName):

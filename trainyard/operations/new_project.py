@@ -127,7 +127,7 @@ def requirement_for(directory: Path, built: Path, progress: Progress) -> Require
 
 
 def name_of(directory: Path) -> str:
-    """Return the name of the cluster for a project in `directory`, after the directory's name."""
+    """Return a cluster name for the project in `directory`, made from the directory's name."""
     letters = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
     return letters[:NAME_LIMIT].strip("-") or paths.DEFAULT_CLUSTER
 

@@ -71,11 +71,12 @@ def resumed(
     cluster: str,
     screen: Screen,
 ) -> Prepared:
-    """Return the job with the tasks to skip, and the checkpoints and outputs of a former run.
+    """Return the job as a continuation of a former run.
 
-    Files of the former run are fetched first. If the new run's `cluster` has the former one's name,
-    checkpoints on its storage are used. Raises RequestError for an active run, a sweep, and a run
-    whose tasks all succeeded.
+    Tasks that succeeded there are skipped. The others begin with the former run's checkpoints and
+    outputs, which are fetched first. If the former run was on `cluster`, too, checkpoints on that
+    cluster's storage are used. Raises RequestError for an active run, a sweep, and a run whose
+    tasks all succeeded.
     """
     _refuse_unfit(run, here)
     state = states.load(run)

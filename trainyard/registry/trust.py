@@ -164,8 +164,8 @@ def _daemon(target: Target) -> Daemon:
         )
 
     raise PrerequisiteError(
-        "this Docker engine is no dockerd that root runs on this machine: its settings cannot be "
-        "changed from here",
+        "the settings of this Docker engine cannot be changed from here: it is not a dockerd that "
+        "runs as root on this machine",
         where=target.engine.address,
         hint=f"Run registry.trust where Docker runs, or {by_hand}; then repeat this command: its "
         "pull proves it.",

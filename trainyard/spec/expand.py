@@ -117,7 +117,8 @@ def _task(job: JobSpec, index: int, entry: TaskEntry, values: Mapping[str, str] 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
     """Return the job's resources, overridden by the task's own.
 
-    A task's share replaces the job's amounts, and a task's amounts replace the job's share.
+    Resources are either a share of a node or amounts. If the task's have the other form, the job's
+    are dropped.
     """
     if own is None:
         return shared

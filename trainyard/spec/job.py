@@ -270,7 +270,7 @@ class RuntimeEnv(Section):
         if self.conda and self.wheels:
             yield Complaint(
                 (),
-                "has both conda and wheels: name wheels as packages of the conda environment's pip",
+                "has both conda and wheels: list the wheels under `pip:` in the conda environment",
             )
 
 

@@ -115,7 +115,7 @@ class Parameter(Section):
         for other, values in self.when.items():
             options = above.get(other, ())
             if not options:
-                rule = "; a parameter depends on parameters of these kinds only"
+                rule = "; a parameter may depend only on parameters of these kinds"
                 meant = did_you_mean(other, above) or rule
                 yield Complaint(
                     ("when", other), "is not a choice or grid above it", suggestion=meant

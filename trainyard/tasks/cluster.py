@@ -441,7 +441,7 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
 def _meant(
     call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool
 ) -> tuple[Cluster, str]:
-    """Return the cluster with these flags, and the command `cluster.up` with the same flags.
+    """Apply the flags to the call's cluster; return it, and the command line `cluster.up FLAGS`.
 
     Raises RequestError.
     """

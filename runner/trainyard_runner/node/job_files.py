@@ -108,7 +108,7 @@ def changed(
     """
     outputs = {PurePosixPath(output) for output in declared}
     entries, left_out = archive.scan(str(directory))
-    # A job's package has no links, pipes or devices: the task has made them.
+    # The task has made all links, pipes and devices: a job's package has none.
     names = [item.name for item in left_out]
     for entry in entries.values():
         mode = stat.S_IMODE(entry.mode)

@@ -131,7 +131,7 @@ class OutputWatch:
         self._note_sent(entries, removed, bad)
         self._again = unsettled | bad
 
-        # A whole archive replaces everything, and needs no removed names.
+        # A whole archive replaces everything, and needs no list of removed files.
         pieces: list[list[str]] = [[]]
         if not is_whole:
             # The archive's message has only the first piece. Removed names that the archive uses

@@ -40,6 +40,6 @@ class Order(_OnNode):
     together: bool  # the task is one of a gang
     every: float  # seconds between looks at the attempt's outputs
     limit: int  # most bytes of the outputs, and of a checkpoint
-    held: int | None  # bytes of changes that the head has; None if it has no archive
+    held: int | None  # as in node/outputs.py:OutputWatch
     checkpoint: list[Any]  # references to parts of the checkpoint to begin from
     restored: list[Restored]

@@ -125,7 +125,10 @@ class DockerHost(Machine):
         return f"http://{LOOPBACK}:{port}"
 
     def ray_address(self) -> str:
-        """Return Ray Client's address on this machine, through a tunnel for an engine over SSH."""
+        """Return the address for Ray Client, a port on this machine.
+
+        For an engine over SSH, the port leads through a tunnel of this process.
+        """
         if self.address() is None:
             raise contract.not_up(self.spec.name)
         port = self._published(ray_nodes.client_port(self.spec.head))

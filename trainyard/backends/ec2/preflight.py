@@ -68,9 +68,9 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
 
 
 def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]) -> None:
-    """Raise one PrerequisiteError with all problems and AWS's errors, if there are any.
+    """Raise one PrerequisiteError that lists all problems and AWS's errors; nothing without any.
 
-    `errors` has AWS's errors by the question's name.
+    `errors` has AWS's answers that were errors, by the name of the question.
     """
     found = (*problems(spec, facts), *by_host(errors))
     if found:

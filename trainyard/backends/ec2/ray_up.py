@@ -50,7 +50,7 @@ class Launch:
     """One call of `ray up`, which makes a head that matches the file.
 
     `run` is the process, once started. `head` is the existing head, or None. `ends_workers`: the
-    autoscaler will end workers too.
+    autoscaler will terminate workers that are outdated or too many.
     """
 
     location: Location

@@ -22,8 +22,8 @@ ENDED = ("shutting-down", "terminated")
 class Instance:
     """One instance.
 
-    `group` is the worker group, or "head". `status` is Ray's tag on the set-up. `reason` is AWS's
-    reason for the instance's end; "" while it runs.
+    `group` is the worker group, or "head". `status` is the tag in which Ray notes how far it has
+    set up the instance. `reason` is AWS's reason for the instance's end; "" while it runs.
     """
 
     id: str

@@ -87,7 +87,8 @@ class _Conversion:
 
         if version := take("spec", "rayVersion"):
             self._notes.append(
-                f"spec.rayVersion {version}: the image's version of Ray is used; cluster.up checks it"
+                f"spec.rayVersion {version} is not used: the version of Ray is the image's, which "
+                "cluster.up checks"
             )
 
         grows = take("spec", "enableInTreeAutoscaling") is True

@@ -226,9 +226,12 @@ def check(nodes: int, *, memory: int) -> None:
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
     """Return the path and the last lines of the log that says why a node ended.
 
-    If the keeper gave up, that is the last line of the node's own output. Otherwise it is the
-    first log with lines: of the Ray daemon that the keeper names, or of gcs_server and raylet
-    if Ray had started. If none has lines, it is the node's own output.
+    If the keeper gave up, the log is the node's own output, and only its last line is returned.
+    Otherwise these logs are tried in order, until one has lines:
+
+    - the log of the Ray daemon that the keeper names; without a name, and if Ray had started,
+      the logs of gcs_server and raylet;
+    - the node's own output.
     """
     printed = _lines(files.node_log(name))
     if printed and printed[-1].startswith(GAVE_UP):

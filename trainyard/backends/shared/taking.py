@@ -13,7 +13,8 @@ class Taking:
     """A copy of a document from which keys are taken. An item taken from a list becomes None."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        # The copy is deep: a YAML anchor puts one object at two paths, and each path can be taken.
+        # The copy is deep. With a YAML anchor, one object is at two places of the document, and
+        # `take` must change only one of them.
         self._left = _copied(document)
 
     def take(self, *path: Step) -> Any:

@@ -43,9 +43,10 @@ def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
 
 
 def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
-    """Yield why the operator does not make a RayCluster's pods; nothing without a RayCluster.
+    """Yield why the operator does not make a RayCluster's pods; without a RayCluster, nothing.
 
-    Yields at most one cause of the operator itself, then the causes of pods in a crash loop.
+    First comes at most one reason from the RayCluster or the operator. Then come the head and the
+    workers, if KubeRay has replaced them several times.
     """
     cluster = snapshot.owner
     if cluster is None:
