@@ -9,6 +9,9 @@ from typing import Any
 
 import psutil
 import pytest
+from trainyard_runner.node import attempt
+from trainyard_runner.node.workspace import Spare
+from trainyard_runner.wire.order import Order
 
 from tests.real.jobs import GONE_WITHIN, events, new_mark, newest, running, write_job
 from tests.real.yard import Yard, wait_until
@@ -25,6 +28,31 @@ sleep $1
 GUARD_KILLED = (
     "the task, or another program on its node, killed the guard process that had started it"
 )
+
+QUICK_ORDER: Order = {
+    "run": "r-1",
+    "task": "a",
+    "index": 0,
+    "count": 1,
+    "attempt": 1,
+    "command": ["echo", "done"],
+    "env": {},
+    "ray_environment": {},
+    "has_own_package": False,
+    "cpus": 1.0,
+    "gpus": 0.0,
+    "timeout": None,
+    "outputs": [],
+    "watch": None,
+    "master": None,
+    "together": False,
+    "every": 5.0,
+    "limit": 10**9,
+    "held": None,
+    "checkpoint": [],
+    "restored": [],
+    "ray_address": "192.0.2.1:6379",
+}
 
 
 @pytest.fixture
@@ -182,3 +210,16 @@ def named(title: str) -> Iterator[psutil.Process]:
 def parent_command(process: psutil.Process) -> list[str]:
     parent = process.parent()
     return parent.cmdline() if parent else []
+
+
+def test_a_quick_attempt_is_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch is a message through Ray, which takes as long as a quick command."""
+    # On a busy machine, `echo` may take longer than the real limit.
+    monkeypatch.setattr(attempt, "QUICK", 60.0)
+    quick = attempt.Attempt(
+        QUICK_ORDER, home=tmp_path, files=None, gpus=[], node="node", package=None, spare=Spare()
+    )
+
+    (batch,) = quick.run(lambda references: iter(()))
+    assert [kind for kind, _ in batch] == ["started", "output", "ended"]
+    assert batch[-1][1]["outcome"] == "succeeded"

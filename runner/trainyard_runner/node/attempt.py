@@ -101,9 +101,10 @@ class Attempt:
             for parts in transfers.last():
                 yield [*self._flush(), *parts]
 
-            # The flush comes first, because it gives the last output to the metric's reader.
-            yield self._flush()
             if self._metric is not None:
+                # The flush gives the last output to the metric's reader. Without a metric, all
+                # messages of a quick attempt are one batch.
+                yield self._flush()
                 for message in self._metric.last():
                     yield [message]
 
