@@ -39,13 +39,13 @@ def up(
             {"replicas": 1, "minReplicas": 3},
             {},
             {"count": 3},
-            "has 3, not 1: minReplicas and maxReplicas bound it",
+            "has 3, not 1, because of minReplicas or maxReplicas",
         ),
         (
             {"replicas": 9, "maxReplicas": 4},
             {},
             {"count": 4},
-            "has 4, not 9: minReplicas and maxReplicas bound it",
+            "has 4, not 9, because of minReplicas or maxReplicas",
         ),
         ({"suspend": True}, {}, {"count": 0}, "suspended, so it has no nodes"),
         (

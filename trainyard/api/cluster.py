@@ -144,7 +144,9 @@ class Cluster:
         elif runtime_env is not None and dict(runtime_env) != self._connected_with:
             what = "ray is connected to this cluster already, with another runtime_env"
             raise RequestError(
-                what, where="this program", hint="Pass it to the first connection of the block."
+                what,
+                where="this program",
+                hint="Pass runtime_env to the first call that connects in this `with` block.",
             )
         return sys.modules["ray"]
 

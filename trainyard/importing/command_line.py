@@ -423,7 +423,7 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
                     Problem("one value", shlex.quote(value)),
                     Problem("shell operators, as Isaac Lab reads them", joined),
                 ),
-                hint="Put the whole sub-job in quotes, and its values in others: "
+                hint="Put the whole sub-job in quotes, and its values in the other kind of quotes: "
                 f"{shlex.quote(shlex.join(words))}",
             )
 

@@ -227,7 +227,7 @@ def read(
 
 
 def collect(event: Metric, metrics: dict[str, Curve]) -> None:
-    """Add an event's finite values of a task's metric to its curve."""
+    """Add the finite values of an event to the curve of the event's task."""
     for step, value, time in event.values:
         if math.isfinite(step) and math.isfinite(value) and math.isfinite(time):
             metrics.setdefault(event.task, Curve(_POINTS_OF_ONE)).add(step, value, time)

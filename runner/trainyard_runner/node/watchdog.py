@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from trainyard_runner.node.metric_reader import MetricReader
 from trainyard_runner.wire.names import plain
 
-# At least this many seconds pass between two readings. A server is read less often.
+# At least this many seconds pass between two readings: of files, or of an MLflow server.
 _EVERY = 1.0
 _EVERY_OF_SERVER = 5.0
 # The pause after a reading, as a multiple of its duration: a task may have very many files.

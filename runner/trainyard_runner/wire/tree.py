@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TRIES = 3
-# Bytes. A directory with a longer path is first moved to the top directory, then removed: a path in
-# Linux has at most 4,095 bytes, and a name 255.
+# Linux allows 4,095 bytes for a path, and 255 for a name. A directory whose path has more than this
+# many bytes is moved to the top directory before it is removed.
 _DEEP = 2048
 
 

@@ -175,7 +175,7 @@ class _Conversion:
 
         if replicas is not None and wanted != replicas:
             self._notes.append(
-                f"group {name} has {wanted}, not {replicas}: minReplicas and maxReplicas bound it"
+                f"group {name} has {wanted}, not {replicas}, because of minReplicas or maxReplicas"
             )
 
         if grows and most == _UNBOUNDED:

@@ -28,7 +28,10 @@ _PART = "io.trainyard/part"
 
 
 def of(where: Location) -> Leash:
-    """Return the functions of the leash; its deadline counts from the RayCluster's creation."""
+    """Return the functions for the leash, the timer that ends an idle or old cluster.
+
+    The cluster's age counts from the creation of the RayCluster.
+    """
     return Leash(
         lambda: observe(where),
         lambda: made(location.ray_cluster(where)),

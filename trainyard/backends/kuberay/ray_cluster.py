@@ -26,7 +26,7 @@ from trainyard.wording import named
 _OPTIONS = {"num-cpus": "cpus", "num-gpus": "gpus", "memory": "memory"}
 _OF_GROUP = ("idle_timeout", *_OPTIONS.values())
 _SIMULATED = "kuberay.simulated_gpus"
-_AUTOSCALER = "the head's autoscaler, which groups that grow need,"
+_AUTOSCALER = "the head's autoscaler, which is needed by groups that grow,"
 # These words change with a node's size, so they are not listed next to a changed size.
 _FOLLOWS = re.compile(
     r"resources|object-store|volumes|NVIDIA_VISIBLE_DEVICES|runtimeClassName|tolerations"

@@ -236,7 +236,7 @@ def each_step(
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
-    """Return the lab of a cluster file without asking a host or reading a file."""
+    """Return the MicroK8s hosts that a cluster file's section names, without connecting to them."""
     control_planes = section.control_planes
     desired = (*control_planes, *section.workers)
     found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)
