@@ -52,7 +52,9 @@ def discover(
     accounts = dict.fromkeys(places.values())
     for state in states:
         record = read_json(state / "cluster.json")
-        accounts[Account(record["profile"] or default, record["region"])] = None
+        # Another command may have removed the cluster and its record since.
+        if record is not None:
+            accounts[Account(record["profile"] or default, record["region"])] = None
 
     remarks: list[str] = []
     if region:
