@@ -81,7 +81,7 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
     yard.run("registry.up")
     yard.run("registry.trust")
     refused = yard.run("cluster.up", expect=6).stderr
-    assert f"error: registry {lab.registry} does not hold image" in refused
+    assert f"error: registry {lab.registry} does not have the current version of image" in refused
     assert all(
         "no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout
         for host in lab.hosts

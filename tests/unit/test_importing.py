@@ -374,7 +374,7 @@ def test_a_file_that_is_no_plain_yaml_is_a_wrong_cluster_file(text: str, tmp_pat
 def test_another_yaml_file_is_not_called_a_wrong_one_of_task_runner(
     text: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(RequestError, match="is no file of task_runner"):
+    with pytest.raises(RequestError, match="is not a file for Isaac Lab's task_runner"):
         imported(tmp_path, "file.yaml", text)
 
 
@@ -640,9 +640,9 @@ def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:
     [
         (
             "ray job submit --runtime-env-json={} -- bash x.sh",
-            "The words after -- are the `command:` of a job.yaml",
+            "the words after -- become `command:`",
         ),
-        ("RAY_ADDRESS=http://a:1 ray job submit -- python a.py", "The words after --"),
+        ("RAY_ADDRESS=http://a:1 ray job submit -- python a.py", "the words after --"),
         ("ray submit cluster.yaml train.py", "The program is the `command:` of a job.yaml"),
         ("ray up cluster.yaml", "trainyard cluster.import FILE"),
         ("rllib train file a.yaml", "jobs/rllib trains with RLlib; its command is"),

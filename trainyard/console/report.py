@@ -58,7 +58,7 @@ class Report:
 
 
 def begin(*, json: bool) -> None:
-    """Begin a command. With `json`, an error is also printed as JSON, but not after `show`."""
+    """Begin a command. With `json`, an error before `show` is also printed as JSON."""
     _document_due.set(json)
 
 

@@ -87,8 +87,8 @@ class Package:
 class Packages:
     """The packages of one run: the job's files, its wheels, and its Python modules.
 
-    `wheel_files` are the wheels in the package `wheels`. A module is a package, or an address that
-    Ray itself fetches.
+    `wheel_files` are the wheels in the package `wheels`. `modules` has a package for each Python
+    module, or an address from which Ray itself fetches the module.
     """
 
     job: Package

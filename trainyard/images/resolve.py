@@ -265,7 +265,8 @@ class _Registries:
 
         if manifest is None:
             raise MissingError(
-                f"registry {registry.address} does not hold image {image.name} as it is now",
+                f"registry {registry.address} does not have the current version of image "
+                f"{image.name}",
                 where=f"{repository}:{tag}",
                 hint="It was never pushed, its files changed since, or its tag was removed. "
                 f"Push it: trainyard image.push {image.name}",

@@ -41,7 +41,7 @@ def _refuse_other_yaml(file: Path) -> None:
     for document in documents:
         keys = map(str, document) if isinstance(document, dict) else ()
         if not any(key in known or did_you_mean(key, known) for key in keys):
-            raise RequestError(f"{file} is no file of task_runner", hint=_READ)
+            raise RequestError(f"{file} is not a file for Isaac Lab's task_runner", hint=_READ)
 
 
 def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:

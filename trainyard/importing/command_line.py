@@ -63,9 +63,9 @@ OTHER_SCRIPTS = {
 }
 # Training commands of other programs, each with a hint that says where its arguments belong.
 OTHER_PROGRAMS = {
-    "ray job submit": "The words after -- are the `command:` of a job.yaml, --runtime-env its "
-    "`runtime_env:`, --working-dir its directory jobs/NAME. Or submit it as it is: trainyard "
-    "cluster.open prints the address.",
+    "ray job submit": "To write jobs/NAME/job.yaml: the words after -- become `command:`, "
+    "--runtime-env becomes `runtime_env:`, and the files of --working-dir go into jobs/NAME. Or "
+    "run this command as it is: trainyard cluster.open prints the address.",
     "ray submit": "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
     "ray up": "trainyard cluster.import FILE writes a cluster file of it.",
     "rllib train": "jobs/rllib trains with RLlib; its command is: python train.py ...",
@@ -373,9 +373,9 @@ def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
-    """Return a job of tasks, each given as words and resources.
+    """Return a job with several tasks; for each, `jobs` has the command's words and its resources.
 
-    Isaac Lab runs each in a shell; here a shell is used only if the words need one.
+    Isaac Lab runs each command in a shell. Here, a command gets a shell only if it needs one.
     """
     tasks: list[dict[str, Any]] = []
     files: dict[str, Path] = {}

@@ -119,7 +119,7 @@ def content_of(api: RegistryApi) -> Content:
 
 
 def _content(target: Target) -> tuple[bool, Content | None, str]:
-    """Return whether the registry answers, its content, and the reason if that is unknown."""
+    """Return whether the registry answers, its content, and why the content is unknown."""
     try:
         with target.api() as api:
             api.check()

@@ -86,7 +86,8 @@ def _start(command: list[str], log: Path) -> int:
 
     load = os.getloadavg()[0]
     cpus = os.cpu_count() or 1
-    # On a machine that is not busy, the cause is unknown, and the log ends with the node's output.
+    # If the machine is busy, this line names that as the cause. Else the node's own output, which
+    # the log ends with, has to explain it.
     if load > BUSY * cpus:
         print(f"{GAVE_UP}; tried {TRIES} times; load {load:.1f} on {cpus} CPUs", flush=True)
     return code

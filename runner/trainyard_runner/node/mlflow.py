@@ -75,8 +75,8 @@ def client(
 def main(metric: str) -> None:
     """Answer each line of stdin with a line of JSON.
 
-    The answer is a list of the new points, [name, step, value, seconds since 1970] each, or
-    {"error": text}. Every list also has the other metrics, with only their latest value.
+    The answer is {"error": text}, or a list of points, [name, step, value, seconds since 1970]
+    each: all new points of `metric`, and the latest point of every other metric.
     """
     answers = sys.stdout
     sys.stdout = sys.stderr  # for lines that MLflow prints

@@ -119,7 +119,7 @@ def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
         raise RequestError(
             f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no "
             "group for",
-            hint="Name them under `workers:`; ec2.ray can then add to them.",
+            hint="Make these groups under `workers:`; ec2.ray can then add settings to them.",
         )
 
     for name, image in inputs.images.items():

@@ -197,8 +197,8 @@ def _refuse_other_minor(lab: Lab, host: Host, version: str) -> None:
         raise RequestError(
             f"{host.name} runs MicroK8s {version}, which was installed from a file, and the file "
             f"says {lab.channel}",
-            hint=f"There: sudo snap refresh microk8s --channel={lab.channel}; or name the files: "
-            "microk8s.snap.",
+            hint=f"On {host.name}: sudo snap refresh microk8s --channel={lab.channel}. Or name the "
+            "snap's files in the cluster file: microk8s.snap.",
         )
 
 

@@ -197,7 +197,7 @@ class _Keys(AuthStrategy):
                 continue
             try:
                 yield PKey.from_path(file)
-            except TypeError:  # cryptography's error for a passphrase
+            except TypeError:  # cryptography raises it if the key needs a passphrase
                 self._locked.append(str(file))
             except (OSError, ValueError, SSHException, UnknownKeyType):
                 continue
