@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 from invoke.collection import Collection
 
 from trainyard.console import command_hints
 from trainyard.tasks import cluster, image, init, registry, smoke, train, tune
 from trainyard.tasks.grammar import extend_invoke
+
+# httpx does without its own command line then, whose click, rich and pygments take longer to load
+# than the rest of it.
+sys.modules["httpx._main"] = None  # type: ignore[assignment]
 
 extend_invoke()
 namespace = Collection(init.init, cluster, image, registry, smoke, train, tune)

@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trainyard_runner.wire import fit
-
 from trainyard import paths
 from trainyard.api import lazy
 from trainyard.console import command_hints
@@ -136,6 +134,8 @@ def status(call: Call, run: str = "") -> Report:
 
     body: list[str | Table] = [*tasks_table(state, now=moment)]
     if state.kept_free:
+        from trainyard_runner.wire import fit
+
         body.append(f"kept free for what tasks start through Ray: {fit.in_words(state.kept_free)}")
     if state.waiting:
         body.append(state.waiting.text)
