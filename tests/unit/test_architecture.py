@@ -66,7 +66,6 @@ NAMES_ALLOWED = (
     "backends",
     "seams",
     "spec/cluster.py",
-    "spec/existing.py",
     "spec/show.py",
     "paths.py",
     "versions.py",
