@@ -107,6 +107,17 @@ def test_a_record_that_cannot_be_read_costs_no_other_cluster_its_line(here: Path
     assert "a backend that this version of Trainyard lacks: ec3: " in remarks[1]
 
 
+def test_a_damaged_note_of_the_file_costs_no_other_cluster_its_line(here: Path) -> None:
+    state = here / ".local" / "state" / "trainyard" / "clusters" / "gone"
+    state.mkdir(parents=True)
+    (state / "cluster.json").write_text(json.dumps({"backend": "local"}))
+    (state / "made-from").write_text("{")
+    found = listed(here)
+    assert set(found) == {"mine", "gone"}
+    assert found["gone"].state == "unknown"
+    assert (found["gone"].problem or "").startswith("the record of a cluster is damaged")
+
+
 def test_a_cluster_without_a_file_here_is_listed_with_what_removes_it() -> None:
     yard = listing.found_cluster(kubernetes(), cluster("yard", "b", state=""))  # type: ignore[arg-type]
     assert clusters._other("kuberay", yard, set()) == ListedCluster(

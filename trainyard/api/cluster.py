@@ -182,7 +182,7 @@ class Cluster:
     def dispatch(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
         """Begin a run of a job, given as Job or by its directory; return as soon as it has begun.
 
-        Ctrl-C stops the run while the program waits for it.
+        Ctrl-C while the program waits for the run stops the run.
         """
         return self._dispatch(job, sweep=False, skip_smoke=skip_smoke)
 

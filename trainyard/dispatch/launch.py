@@ -89,7 +89,7 @@ def dispatch(
                     ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True
                 )
         except KeyboardInterrupt:
-            # The request to stop after the first interruption may not have reached Ray.
+            # The first interruption's request to stop may not have reached Ray.
             with suppress(OutsideError):
                 ray.stop(run.name)
             what = "left at once; the run was asked to stop and may still be stopping"

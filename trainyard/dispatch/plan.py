@@ -221,8 +221,8 @@ def _extent(prepared: Prepared) -> str:
 def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> Listing:
     """Return the files of `runtime_env.files` that `found` lacks; add wrong names to `problems`.
 
-    A file below the job directory, which an ignore file left out, keeps its path. Any other file or
-    directory is put at the top of the job directory, under its own name.
+    An ignored file below the job directory keeps its path. Any other file or directory is put at
+    the top of the job directory, under its own name.
     """
     taken = {file.name for file in found.files}
     tops = {name.split("/", 1)[0] for name in taken}

@@ -42,8 +42,8 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 class RunStatus:
     """The state of a run, as recorded on this machine.
 
-    `unsure` says why the state may be stale, such as a cluster that does not answer (`is_away`), or
-    what is damaged in the record (`broken`). `error` is the error for the command that followed the
+    `unsure` says what is damaged in the record (`broken`), or why the state may be stale, such as a
+    cluster that does not answer (`is_away`). `error` is the error for the command that followed the
     run; None if the run succeeded, or is still active. `unfetched` is the error of results that
     could not be fetched; a failed run may have it, too.
     """

@@ -127,7 +127,7 @@ def refuse_broken(endpoint: Endpoint) -> None:
 
 
 def begin(ray: RayApi, endpoint: Endpoint, progress: Progress, *, skip_gate: bool = False) -> str:
-    """Begin a run without tasks or a record on this machine; return its name."""
+    """Begin a run that has no tasks, and no record on this machine; return its name."""
     name = store.run_name(JOB, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2))
     plan_text = plan.build(name, endpoint, skip_gate=skip_gate)
     launch.begin(ray, name, plan_text, job=JOB, progress=progress)

@@ -90,7 +90,7 @@ def _no_cluster(file: Path) -> RequestError:
 def of_context(
     environ: Mapping[str, str], *, context: str, prefix: str, namespace: str | None
 ) -> Clusters:
-    """Return cluster files for RayClusters of other tools whose names begin with `prefix`.
+    """Return cluster files for other tools' RayClusters whose names begin with `prefix`.
 
     Asks the Kubernetes API of `context`; `namespace` None means all. Raises RequestError if no such
     cluster exists, PrerequisiteError and OutsideError if Kubernetes cannot be asked.

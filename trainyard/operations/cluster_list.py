@@ -49,7 +49,7 @@ def list_clusters(
     region: str | None = None,
     context: str | None = None,
 ) -> tuple[list[ListedCluster], list[str]]:
-    """Return the clusters of cluster files, recorded clusters, and others that backends find.
+    """Return the clusters of cluster files, recorded clusters, and others that their backends find.
 
     `region` is a region to search in addition, or "all". `context` is a Kubernetes context whose
     clusters of other tools are listed as well. Also returns remarks about what could not be
@@ -65,7 +65,7 @@ def list_clusters(
     answers = _discover(clusters, recorded, environ, region)
     listed = {}
     for file in files:
-        row = _listed(file, answers[file.spec.backend]) if isinstance(file, Cluster) else file
+        row = _with_status(file, answers[file.spec.backend]) if isinstance(file, Cluster) else file
         listed[row.name] = row
 
     others = []
@@ -216,7 +216,7 @@ def _discover(
     return found
 
 
-def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:
+def _with_status(cluster: Cluster, discovered: Discovered) -> ListedCluster:
     name = cluster.spec.name
     backend = cluster.spec.backend
     file = str(cluster.loaded.source)
@@ -235,7 +235,11 @@ def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:
 
 
 def _recorded(state: Path, backend: str) -> ListedCluster:
-    file = made_from(state)
+    try:
+        file = made_from(state)
+    except OutsideError as error:
+        return _unknown(state.name, backend, "", error)
+
     problem = _removal(state.name, backend, file or "a file that is not recorded")
     return ListedCluster(state.name, backend, "recorded", str(file or ""), problem=problem)
 

@@ -48,14 +48,14 @@ def settle(
 ) -> None:
     """Refuse to end active runs, or end them with `end_runs`; then fetch results.
 
-    This fetches results of all runs that this machine dispatched, even of ended runs. Call this
-    before nodes end. `command` is the change as typed, for hints. Without `end_runs`, raises
+    This fetches results of the runs in Ray's list that this machine dispatched, even of ended runs.
+    Call this before nodes end. `command` is the change as typed, for hints. Without `end_runs`, raises
     RequestError if runs are active, or if the cluster rejects this user. Nothing is done for a
     cluster that does not run. A cluster that does not answer is only noted: its runs are unknown.
 
     Without `end_runs`, results that cannot be fetched are an error. With `end_runs`, such results
     and damaged records are noted and given up. If the head ends, runs of other machines are noted,
-    and checkpoints that were not fetched are noted as lost or as kept on storage.
+    and checkpoints that were not fetched are noted as kept on storage, or recorded as lost.
     """
     insisting = f"trainyard {command} --end-runs"
     try:

@@ -39,7 +39,7 @@ class OverviewRow:
 
     @property
     def best(self) -> float | None:
-        """Return the value of a sweep's best trial; None without one, and for other runs."""
+        """Return the best trial's value; None if the run has no best trial or is no sweep."""
         if self.state.sweep is None:
             return None
         trial = self.state.sweep.best

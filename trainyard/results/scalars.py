@@ -133,7 +133,7 @@ def read_file(path: Path) -> Iterator[Scalar]:
 
 
 def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
-    """Yield the finite numbers of each row with its step, in a CSV with a header or in JSON lines.
+    """Yield each row's finite numbers with its step, from a CSV with a header or from JSON lines.
 
     Steps are in the column or key `step`, or in one that common loggers use. A file without steps,
     or of more than 64 MiB, yields nothing: it has other data. A row without a `timestamp` gets the

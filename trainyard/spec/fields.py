@@ -97,7 +97,7 @@ def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
 
 
 def pattern(expression: str, message: str) -> Callable[[str], str]:
-    """Return a check that raises ValueError unless the regular expression matches all text."""
+    """Return a check that raises ValueError unless `expression` matches the whole text."""
     compiled = re.compile(expression)
 
     def check(text: str) -> str:

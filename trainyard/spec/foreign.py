@@ -139,7 +139,7 @@ KINDS = (
     Kind(
         "a task of SkyPilot",
         _is_sky,
-        f"Its `run` is the {_COMMANDS}, `setup` its `runtime_env:` or the image, `envs` its `env:`.",
+        f"`run` becomes the {_COMMANDS}, `setup` `runtime_env:` or the image, and `envs` `env:`.",
     ),
     Kind(
         "a job of Anyscale",

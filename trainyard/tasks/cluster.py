@@ -255,7 +255,7 @@ def scale(
     command = _flagged(f"cluster.scale {shlex.join(sizes or [])}", {"--adopt": adopt})
     result = _made(call, cluster, command, end_runs=end_runs)
     # The next cluster.up restores the file's sizes.
-    back = f"write it into {file.loaded.source} to keep it, or cluster.up goes back"
+    back = f"write it into {file.loaded.source} to keep it, or the next cluster.up undoes it"
     notes = [*result.notes]
     for difference in lazy.scale.size_differences(file.spec, cluster.spec):
         notes.append(f"note: {difference}; {back}")

@@ -118,8 +118,8 @@ def import_(
 ) -> Report:
     """Write a cluster file from another tool's file; name everything that is left out.
 
-    Overwrites nothing. Only --context contacts Kubernetes: the written files use existing
-    RayClusters as they are.
+    Overwrites nothing. Only --context contacts Kubernetes; its files use existing RayClusters as
+    they are.
     """
     words = words_behind_dashes()
     if namespace and not context:

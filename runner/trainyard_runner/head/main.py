@@ -306,7 +306,8 @@ def _scheduler(
         records.on_metric = sweep.metric
 
     submitter = Submitter(the_plan, records, runner=runner, sent=sent)
-    watch = WaitingWatch(the_plan, Holdings(the_plan.run, directory.parent.parent), stream)
+    logs_of_ray = directory.parent.parent
+    watch = WaitingWatch(the_plan, Holdings(the_plan.run, logs_of_ray), stream)
     scheduler = Scheduler(
         the_plan,
         submitter=submitter,

@@ -73,7 +73,7 @@ class Sweep:
         self._failed = 0
         self._since_best = 0
         self.best: Result | None = None
-        # Why the sweep starts no more configurations; None while it does.
+        # Why the sweep has stopped starting configurations; None before that.
         self.reason: str | None = None
         # The tasks that the scheduler should stop, each with the reason.
         self.to_stop: dict[str, str] = {}

@@ -82,8 +82,11 @@ def main(metric: str) -> None:
     sys.stdout = sys.stderr  # for lines that MLflow prints
     seen: dict[tuple[str, str], int] = {}
     for _ in sys.stdin:
+        counted = dict(seen)
         try:
-            answer: Any = list(_new(metric, seen))
+            answer: Any = list(_new(metric, counted))
+            # Points that an error drops are not counted, so the next answer has them.
+            seen = counted
         except Exception as error:  # the errors of MLflow, its stores and plugins share no base
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)
@@ -92,6 +95,7 @@ def main(metric: str) -> None:
 def _new(
     metric: str, seen: dict[tuple[str, str], int]
 ) -> Iterator[tuple[str, float | None, float, float]]:
+    """Yield the points of one answer of `main`; count those of `metric` in `seen`."""
     mlflow: Any = importlib.import_module("mlflow")
     local = _LOCAL.fullmatch(mlflow.get_tracking_uri())
     if local and not Path(urllib.parse.unquote(local[1])).exists():

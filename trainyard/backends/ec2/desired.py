@@ -42,8 +42,8 @@ _WORDS = {
     "CPU": "cpus",
     "GPU": "gpus",
 }
-# Keys of a node type whose change needs no new workers: the autoscaler applies the change to
-# running workers.
+# Keys of a node type that can change without new workers: the autoscaler applies them while workers
+# run.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
 

@@ -294,7 +294,7 @@ class _Conversion:
         return instances
 
     def _of_ray(self, kind: str, name: str) -> None:
-        """Move a node type's keys that only Ray knows to `ec2.ray`."""
+        """Move to `ec2.ray` those keys of a node type that only Ray knows."""
         for section, keys in OPEN_IN_GROUPS.items():
             for key in keys:
                 path = [*section.split("."), key] if section else [key]

@@ -62,10 +62,11 @@ def quota(group: Group) -> str | None:
 def ask(
     spec: ClusterSpec, site: Site, location: Location
 ) -> tuple[Facts, dict[str, TrainyardError]]:
-    """Ask all questions; return answers and errors by question.
+    """Ask the questions of the preflight; return answers and errors by question.
 
     Most questions are left out if the region is not enabled, or the cluster has instances. Raises
-    PrerequisiteError without credentials.
+    PrerequisiteError without credentials, RequestError for those of another account than the
+    recorded one, and AWS's error if it does not list the instances.
     """
     aws = location.aws
     facts: dict[str, Any] = {

@@ -46,7 +46,7 @@ class Container:
 
     @property
     def failed(self) -> Ended | None:
-        """Return the container's newest end if it is a failure, else None."""
+        """Return how the container last terminated if that was a failure, else None."""
         ended = self.ended or self.last
         if ended and (ended.code != 0 or ended.reason == "OOMKilled"):
             return ended

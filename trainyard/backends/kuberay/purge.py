@@ -159,7 +159,7 @@ def _why_it_stays(where: Location, name: str) -> str:
 def _tenants(where: Location, namespace: str) -> list[str]:
     """Return a namespace's objects that are neither this cluster's nor the operator's.
 
-    Only objects of the kinds TENANTS count. Kinds that the user may not list are skipped.
+    Only objects of kinds in TENANTS count. Kinds that the user may not list are skipped.
     """
     others = []
     for kind in TENANTS:

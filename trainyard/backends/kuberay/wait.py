@@ -41,7 +41,7 @@ def step(location: Location, count: int, *, after: str | None = None) -> Step:
     )
 
 
-# The error says that everything stays, because waiting pods count against a quota.
+# The error says this, because pods that wait count against a quota.
 _STAYS = Problem("what was made stays", "to remove it: trainyard cluster.down")
 
 

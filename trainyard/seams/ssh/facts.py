@@ -118,8 +118,8 @@ def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
     """Return the facts in a host's fields.
 
-    The host was asked at `now`, and its fields arrived `seconds` later. Raises ValueError for a
-    field that cannot be read.
+    The host was asked at `now`, and its fields arrived `seconds` later. A missing field is read as
+    "". Raises ValueError for a field that cannot be read, such as a missing clock.
     """
     ahead = fact(fields, "clock", float) - now
     interfaces = re.findall(r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"))
@@ -129,7 +129,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         kernel=fields.get("kernel", ""),
         machine_id=fields.get("machine_id", ""),
         memory=fact(fields, "memory", lambda text: int(float(text))),
-        # The host read its clock up to `seconds` after `now`, so only a larger lead is skew.
+        # The host read its clock up to `seconds` after `now`, so a lead up to that is none.
         skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses={ip: name for name, ip in interfaces},
         routes=fact(fields, "routes", _routes),
