@@ -208,7 +208,7 @@ def test_what_is_wrong_with_the_account_is_said_with_what_helps(
             [
                 f"group head: AMI {UBUNTU} "
                 "(ubuntu/images/hvm-ssd/ubuntu-jammy-22.04-amd64-server-20260101) has no "
-                "NVIDIA driver: leave `ami` out, name one that has, or install it in "
+                "NVIDIA driver: leave `ami` out, name one that has it, or install it in "
                 "ec2.ray.initialization_commands"
             ],
         ),

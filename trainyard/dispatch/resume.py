@@ -44,7 +44,7 @@ class Resumed:
         }
 
     def described(self, tasks: int) -> str:
-        """Return a line for users about skipped tasks and checkpoints, out of `tasks` tasks."""
+        """Return a line for users: how many of `tasks` tasks are skipped or have a checkpoint."""
         skipped = self.plan.skipped
         with_checkpoint = self.record()["from_checkpoint"]
         fresh = tasks - len(skipped) - len(with_checkpoint)

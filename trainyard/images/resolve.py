@@ -217,9 +217,9 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
     """Return an image built or loaded on this engine; None if a registry must be asked.
 
-    For a pulled image, the engine notes the repository's digest, so the registry is asked. With
-    containerd's image store, the engine also notes a digest for a built image: the image's id. With
-    that store, the engine's own copy of a Docker Hub image is used, even if it was pulled.
+    A pulled image has the repository's digest, so the registry is asked. With containerd's image
+    store, a built image has a digest, too: its id. With that store, the engine's own copy of a
+    Docker Hub image is used, even if it was pulled.
     """
     repository, _, digest = _split(name)
     image = None

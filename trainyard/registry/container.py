@@ -47,7 +47,7 @@ def is_started(target: Target) -> Answer:
     if container is None:
         return no("there is no container")
     if not _is_as_desired(target, container):
-        return no("it was made with other settings, another password or certificate")
+        return no("its settings, password or certificate differ")
     if container.state in STARTED:
         return YES
     return no(f"it is {container.state}")

@@ -163,7 +163,7 @@ def _start_time(process: psutil.Process) -> str:
 
 
 def _session_is_ours(leader: ProcessId) -> bool:
-    """Say whether the leader's pid is still the leader's, or unused.
+    """Return whether the leader's pid is unused or still the leader's.
 
     The system does not reuse the pid while the leader's session has members.
     """

@@ -245,7 +245,7 @@ class CommandLine:
         self.arguments: list[Argument] = []
 
     def take(self, word: str) -> list[str]:
-        """Take the next word; return its words for Invoke, perhaps none.
+        """Take the next word; return what Invoke gets for it: words, or none.
 
         Raises RequestError for a word that cannot be here.
         """

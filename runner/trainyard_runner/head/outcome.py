@@ -18,7 +18,7 @@ BUG = 70
 def of_tasks(
     plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None
 ) -> RunEnded:
-    """Return the last event of a run that was not stopped, without its seconds.
+    """Return the last event, still without its seconds, of a run that was not stopped.
 
     The run fails if tasks failed, if outputs could not be sent to the head, or if a declared output
     is missing from all tasks that declare it.

@@ -304,7 +304,7 @@ def _amis(spec: ClusterSpec, region: str, amis: ByName, types: ByName) -> Iterat
             yield Problem(f"group {group.name}", message)
         elif _gpus(described) and not has_driver:
             remedy = (
-                "leave `ami` out, name one that has, or install it in "
+                "leave `ami` out, name one that has it, or install it in "
                 "ec2.ray.initialization_commands"
             )
             message = f"AMI {group.ami} ({image['Name']}) has no NVIDIA driver: {remedy}"

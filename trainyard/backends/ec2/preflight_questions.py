@@ -65,8 +65,8 @@ def ask(
     """Ask the questions of the preflight; return answers and errors by question.
 
     Most questions are left out if the region is not enabled, or the cluster has instances. Raises
-    PrerequisiteError without credentials, RequestError for those of another account than the
-    recorded one, and AWS's error if it does not list the instances.
+    PrerequisiteError without credentials, RequestError if their account is not the recorded one,
+    and AWS's error if AWS does not list the instances.
     """
     aws = location.aws
     facts: dict[str, Any] = {

@@ -102,7 +102,7 @@ def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
         return None
     hosts = _PREEMPTION.split(str(scheduled.get("message") or ""))[0]
     cause = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
-    # Rules about claims keep their shorter tolerance, because a new machine does not bring a claim.
+    # Rules about claims keep their shorter tolerance: a new machine does not provide a claim.
     return cause and replace(
         cause, error=NoHostError, key="room", raw="", tolerates=cause.tolerates or max(SOON, wait)
     )
