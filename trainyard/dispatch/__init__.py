@@ -1,1 +1,1 @@
-"""Send a job to a cluster, follow its run, and fetch results; backends are unknown here."""
+"""Send a job to a cluster, follow its run, and fetch results; nothing here knows backends."""

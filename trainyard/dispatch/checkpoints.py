@@ -29,7 +29,7 @@ class Archive:
 
 
 def which(job: JobSpec) -> Literal["all", "best", "none"]:
-    """Return which checkpoints are fetched without a command.
+    """Return which checkpoints are fetched automatically.
 
     By default these are all checkpoints; for a sweep, only those of its best trial.
     """
@@ -128,7 +128,7 @@ def _limit(run: RunDirectory) -> int:
 
 
 def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the ended tasks whose checkpoint, of any size, should be fetched without a command."""
+    """Return the ended tasks whose checkpoint, of any size, should be fetched automatically."""
     tasks = state.tasks.values() if among is None else among
     missing = [task for task in tasks if task.state in ENDED and not is_here(run, task)]
     if not missing:

@@ -158,7 +158,7 @@ def fetch_checkpoint(
     place.parent.mkdir(parents=True, exist_ok=True)
 
     with store.number_file(place).open("a", encoding="utf-8") as number:
-        fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may fetch the same one
+        fcntl.flock(number, fcntl.LOCK_EX)  # others may fetch this checkpoint, too
         if checkpoints.is_here(run, task):
             return
 

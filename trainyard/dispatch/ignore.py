@@ -19,7 +19,7 @@ from trainyard.paths import PAYLOAD
 
 IGNORE_FILES = (".rayignore", ".gitignore")
 
-# Left out of every job: useless on a cluster. A `!` line in an ignore file includes one again.
+# Left out of every job: useless on a cluster. A `!` line in an ignore file can undo this.
 ALWAYS = GitIgnoreSpec.from_lines(
     [
         ".git",

@@ -1,4 +1,4 @@
-"""Find commands of Schola that fail as a task, or lose their outputs, before a job is sent."""
+"""Before a job is sent, find Schola commands that would fail as a task or lose their outputs."""
 
 from __future__ import annotations
 

@@ -100,8 +100,8 @@ class Packages:
 def listing(directory: Path) -> Listing:
     """List the files of a directory: those to send, and those left out.
 
-    Ignored files are left out, and files that are not regular. Symbolic links are followed, since a
-    job may link to shared code. A link to one of its parent directories is left out.
+    Files that are ignored or not regular are left out. Symbolic links are followed, since a job may
+    link to shared code. A link to one of its parent directories is left out.
     """
     root = directory.resolve()
     files = []
@@ -168,7 +168,7 @@ def blob_name(content: bytes) -> str:
 
 
 def runner_package() -> Package:
-    """Pack the runner's modules without ignore files: Trainyard may be installed in a .venv."""
+    """Pack the runner's modules; apply no ignore file: Trainyard may be installed in a .venv."""
     root = Path(trainyard_runner.__file__).parent
     sources = sorted(root.rglob("*.py"))
     files = [sent_file(path, path.relative_to(root).as_posix()) for path in sources]

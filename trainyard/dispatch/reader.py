@@ -46,8 +46,8 @@ class StreamReader:
         self._node_id = node_id
         self._segment = segment
         self._next = 0
-        # The next request asks for this many last lines of the segment, which probably include all
-        # new ones. None asks for all lines.
+        # The next request asks for this many last lines of the segment, probably enough to include
+        # all new lines; if None, it asks for all lines.
         self._guess: int | None = None
         self._batches: queue.Queue[list[bytes]] = queue.Queue(_BATCHES)
         self._malformed: OutsideError | None = None

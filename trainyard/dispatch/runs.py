@@ -87,8 +87,8 @@ def follow(
     """Follow a run to its end, fetch its results, and write the report.
 
     Recorded events are not read again. With `stop`, the run is stopped as soon as `interrupted`
-    returns True, by default at once. If another command records the run, this one only shows it. A
-    lost cluster raises nothing: the result has the error and the last known state.
+    returns True; the default stops it at once. If another command records the run, this one only
+    shows it. A lost cluster raises nothing: the result has the error and the last known state.
     """
     journal = Journal(run)
     state = states.load(run)
@@ -232,10 +232,10 @@ def fetch(
 ) -> RunStatus:
     """Fetch a run's missing outputs, and the checkpoints that the job file chooses.
 
-    With `checkpoints`, the last checkpoint of every task is fetched. `of` limits the checkpoints to
-    those of these tasks. A newer checkpoint takes the place of a fetched one, which is kept under
-    another name. If the run has ended and nothing is missing, the cluster is not asked. Raises
-    NotReadyError if the head that has the results is gone.
+    `checkpoints` adds the last checkpoint of every task, or only of the tasks named in `of`. A
+    newer checkpoint takes the place of a fetched one, which is kept under another name. If the run
+    has ended and nothing is missing, the cluster is not asked. Raises NotReadyError if the head
+    that has the results is gone.
     """
     state = status(run, connect).state
     if checkpoints:

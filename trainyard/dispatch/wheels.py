@@ -59,7 +59,7 @@ def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tupl
 
 
 def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
-    """Build a wheel of each package directory, unless the cache has one of the same content.
+    """Build a wheel of each package directory, unless the cache has one for the same content.
 
     Returns all wheels in the order of `paths`. Raises RequestError if a build fails.
     """
@@ -87,7 +87,7 @@ def packed(wheels: Sequence[Path]) -> Package | None:
 def _place(package: Path) -> Path:
     """Return the cache directory of a package's wheel.
 
-    Its name depends on the package's content, and on all sources of the wheel's version.
+    The directory's name depends on the package's content and all sources of the wheel's version.
     """
     content = pack(listing(package)).name.removesuffix(".zip")
     variables = sorted(os.environ.items())
@@ -109,7 +109,7 @@ def _is_of_git(package: Path) -> bool:
 
 
 def copied(package: Path, directory: Path) -> Path:
-    """Copy a package without ignored files, so that a build does not change it; return the copy.
+    """Return a copy of a package without ignored files: a build must not change the original.
 
     If the package's version comes from git, its repository is cloned, with uncommitted changes.
     """
@@ -172,7 +172,7 @@ def _step(package: Path, place: Path) -> Step:
 
 
 def _build(package: Path, place: Path) -> None:
-    """Build a wheel with uv, or without uv with this Python's pip; move it to `place`.
+    """Build a wheel with uv, or if uv is missing, this Python's pip; move it to `place`.
 
     Only a complete wheel is moved. Raises RequestError with the end of the build's output.
     """

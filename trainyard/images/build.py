@@ -32,7 +32,7 @@ Report = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Building:
-    """An image to build, the engine that builds it, and the cluster file with `build:`."""
+    """The inputs of a build: an image, an engine, and a cluster file, which may have `build:`."""
 
     image: Image
     engine: Engine
@@ -211,7 +211,7 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 
 
 def _cached(building: Building) -> str:
-    """Return the last build's image, whose layers can be reused: here, else in the registry.
+    """Return the last build's image, on the engine or else in the registry, to reuse its layers.
 
     BuildKit's own cache is pruned at times, and a CI machine starts without one. A layer that is
     built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores a

@@ -30,7 +30,7 @@ class BuildProgress:
         self._raw = ""
 
     def read(self, line: str) -> str | None:
-        """Read one line; return the name of the Dockerfile's step that begins with it, if any."""
+        """Read one line; if it begins a step of the Dockerfile, return the step's name."""
         if line.startswith("ERROR: "):
             self._raw = line.removeprefix("ERROR: ")
 

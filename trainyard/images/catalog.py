@@ -19,7 +19,7 @@ _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Image:
-    """An image's directory. `base` is the one in image.yaml, unless the caller gave another."""
+    """An image's directory. `base` is that of image.yaml, unless the caller gave another."""
 
     name: str
     directory: Path

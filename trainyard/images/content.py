@@ -65,7 +65,7 @@ def entries(image: Image) -> dict[str, Path]:
 
 
 def dockerfile(image: Image) -> str:
-    """Return the Dockerfile. Raises RequestError if it does not use BASE, OSError without one."""
+    """Read the Dockerfile, or raise OSError. Raises RequestError if it does not use BASE."""
     path = image.directory / DOCKERFILE
     text = path.read_text(encoding="utf-8")
     if not _BASE.search(text):

@@ -63,7 +63,7 @@ class ImageCommand:
 class ListedImage:
     """An image that can be built here, with its `versions` on the engine, the newest first.
 
-    `current` is the id of the version built from the current files, None without one. `problem` is
+    `current` is the id of the version built from the current files, or None. `problem` is
     the error if the files cannot be read; `image` is then None.
     """
 
@@ -153,7 +153,7 @@ def listed(command: ImageCommand) -> list[ListedImage]:
 def _push(
     command: ImageCommand, report: Report, *, skip_lint: bool
 ) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
-    """Connect to the registry; yield all steps, and a list that gets the Pushing later."""
+    """Connect to the registry; yield all steps, and a list that gets the last one's Pushing."""
     with access(registry_of(command.spec), command.engine.environ) as registry:
         # Checked before anything is built, so that a registry that does not answer, or rejects the
         # login, is an error at once.

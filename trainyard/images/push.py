@@ -96,8 +96,8 @@ class Pushing:
     def _is_held(self) -> Answer:
         """Say whether the registry's tag is this image.
 
-        The engine's image id is the digest of the image's config. With containerd's image store, it
-        is the digest of the manifest.
+        The engine's image id is the digest of the image's config; with containerd's image store,
+        the id is the digest of the manifest.
         """
         manifest = self.access.api.manifest(self._name, self.built.content)
         if manifest is None:
@@ -141,7 +141,7 @@ class Pushing:
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
-        """Set one more tag. Note a tag that the registry does not move to this image."""
+        """Set one more tag; remember the tag if the registry does not let it move."""
         try:
             self.access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:
@@ -150,7 +150,7 @@ class Pushing:
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
         """Return the digest and size of each layer that Docker sent.
 
-        Docker reports a short id for each layer: of its compressed form, or of its content.
+        Docker reports only short digests, either of the compressed layers or of their content.
         """
         facts = None
         if self._sent:

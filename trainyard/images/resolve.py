@@ -1,6 +1,6 @@
 """Resolve a cluster's image to a digest, since a tag may move.
 
-A pushed image is found by the tag of its files' hash. `image.push` sets this tag, and a machine
+A pushed image is found by a tag, the hash of its files. `image.push` sets this tag, and a machine
 without the image's base can compute it. The registry is asked which digest a tag has now. A Docker
 engine may also run an image that is in no registry.
 """
@@ -50,7 +50,7 @@ class PinnedImage:
 
 
 def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
-    """Return the step that resolves all images, so that a missing one fails first.
+    """Return a step that resolves all images, so that a missing image fails before other steps.
 
     A plan shows the error as the step's detail.
     """
@@ -307,7 +307,7 @@ class _Registries:
     def _ask(
         self, registry: Registry, repository: str, reference: str
     ) -> tuple[Manifest | None, Login | None]:
-        """Return the manifest of a reference, None without one, and the login that was used.
+        """Return a reference's manifest (None if there is none), and the login that was used.
 
         The cluster file's login is used. Without one, the first request is anonymous, so that nodes
         get no login that they do not need. Registries may hide private images from anonymous

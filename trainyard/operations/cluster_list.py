@@ -51,8 +51,8 @@ def list_clusters(
 ) -> tuple[list[ListedCluster], list[str]]:
     """Return the clusters of cluster files, recorded clusters, and others that their backends find.
 
-    `region` is a region to search in addition, or "all". `context` is a Kubernetes context whose
-    clusters of other tools are listed as well. Also returns remarks about what could not be
+    `region` is a region to search in addition, or "all". With `context`, clusters that other tools
+    made in this Kubernetes context are listed, too. Also returns remarks about what could not be
     searched. This asks outside systems, and waits seconds for one that does not answer. Raises
     PrerequisiteError and OutsideError for a `context` that cannot be asked.
     """
@@ -88,7 +88,7 @@ def list_clusters(
 def _records(
     environ: Mapping[str, str], *, without: Collection[str]
 ) -> tuple[dict[Path, str], list[str]]:
-    """Return recorded clusters' state directories and backends; a remark for each bad record.
+    """Return recorded clusters' backends by state directory, and a remark for each bad record.
 
     Names in `without` are left out, because their cluster files are known.
     """
@@ -195,7 +195,7 @@ def _discover(
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
-    """Ask each backend that a cluster file or a record names for its clusters.
+    """Find the clusters of each backend that a cluster file or a record names.
 
     If `region` is given, backends with regions are asked, too.
     """

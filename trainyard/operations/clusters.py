@@ -269,7 +269,7 @@ def diagnose(cluster: Cluster) -> list[Finding]:
 
 
 def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> list[StepResult]:
-    """Run each step that mends these findings once, with the steps that follow (`then`)."""
+    """Run once each step that mends one of these findings, and its following steps (`then`)."""
     by_id = {}
     for finding in findings:
         for step in (finding.step, *finding.then):

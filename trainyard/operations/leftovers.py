@@ -49,7 +49,7 @@ def remove(cluster: Cluster, progress: Progress) -> None:
 
 
 def of_killed_runs(jobs: Sequence[Job]) -> frozenset[str]:
-    """Return Ray's numbers of ended drivers whose run is not active."""
+    """Return the number that Ray gave each ended driver whose run is not active."""
     active = {job.submission_id for job in jobs if not job.ended}
     drivers = set()
     for job in jobs:

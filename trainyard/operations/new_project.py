@@ -155,7 +155,7 @@ def _lacking(name: str, path: Path, text: str) -> list[str]:
 
 
 def _is_ignored(path: Path) -> bool:
-    """Say whether git ignores a wheel of the project with the present ignore files."""
+    """Say whether the present ignore files make git ignore this wheel of the project."""
     directory = path.parents[1].resolve()
     rules = ignore.rules_for(directory)
     wheels_directory = directory / WHEELS

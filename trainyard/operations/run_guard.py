@@ -46,12 +46,12 @@ def settle(
     ends: Ends,
     note: Callable[[str], None],
 ) -> None:
-    """Refuse to end active runs, or end them with `end_runs`; then fetch results.
+    """Refuse to end active runs, or if `end_runs` is set, end them; then fetch results.
 
-    This fetches results of the runs in Ray's list that this machine dispatched, even of ended runs.
-    Call this before nodes end. `command` is the change as typed, for hints. Without `end_runs`, raises
-    RequestError if runs are active, or if the cluster rejects this user. Nothing is done for a
-    cluster that does not run. A cluster that does not answer is only noted: its runs are unknown.
+    Results are fetched for all runs, active or ended, that Ray lists and this machine dispatched.
+    Call this before nodes end. `command` is the change as typed, for hints. Without `end_runs`,
+    raises RequestError if runs are active, or if the cluster rejects this user. Nothing is done for
+    a cluster that does not run. A cluster that does not answer is only noted: its runs are unknown.
 
     Without `end_runs`, results that cannot be fetched are an error. With `end_runs`, such results
     and damaged records are noted and given up. If the head ends, runs of other machines are noted,

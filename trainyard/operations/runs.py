@@ -85,8 +85,8 @@ def _run_status(
 ) -> RunStatus:
     """Return the status of a run; ask its cluster if the run may be active.
 
-    `away` maps names of clusters that did not answer to reasons. Such clusters are not asked again;
-    the run's cluster is added if it does not answer.
+    `away` has clusters that did not answer and are not asked again: their names, with reasons. The
+    run's cluster is added if it does not answer.
     """
     try:
         state = states.load(run)
@@ -161,7 +161,7 @@ def has_ended(run: RunDirectory) -> bool:
 
 
 class RunElsewhere(NamedTuple):
-    """A run of another machine: its user, and its state if it had ended before."""
+    """A run of another machine: its user, and its state if it had ended before the stop."""
 
     user: str
     had_ended: str | None
@@ -172,8 +172,8 @@ def stop_elsewhere(
 ) -> RunElsewhere | None:
     """Stop a run that another machine dispatched to the cluster of `file`; return the run.
 
-    Nothing is stopped with `dry`. Returns None without a name or a file, if the run is recorded on
-    this machine, if the cluster does not run, and if it has no such run. The caller then treats the
+    Nothing is stopped with `dry`. Returns None without a name or a file, for a run recorded on this
+    machine, and if the cluster does not run or does not have the run. The caller then treats the
     run as one of this machine.
     """
     if not name or file is None or Path(name).name != name or (here.results / name).exists():
@@ -253,7 +253,7 @@ def report_all(here: Here, file: str | None) -> Path:
 
 
 def find_run(name: str | None, here: Here, file: str | None = None) -> RunDirectory:
-    """Return the run of this name, or the newest; with `file`, only runs on its cluster."""
+    """Return the run of this name, or the newest; with `file`, only its cluster's runs count."""
     return store.find(here.results, name, cluster=_cluster_name(here, file))
 
 

@@ -17,7 +17,7 @@ from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Amounts, Job, without_drivers_of_runs
 
-# The most active runs that are asked for details: people would not read a longer table.
+# At most this many active runs are asked for details: people would not read a longer table.
 _MOST_RUNS = 50
 
 

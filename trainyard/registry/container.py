@@ -1,4 +1,4 @@
-"""A registry's container. Changed settings replace it; the volume of images stays.
+"""A registry's container. A change of settings replaces it, but not the volume of images.
 
 Trainyard sets the paths of configuration and data, since their defaults differ between images
 (registry:2, registry:3, Debian's).
@@ -54,7 +54,7 @@ def is_started(target: Target) -> Answer:
 
 
 def start(target: Target) -> None:
-    """Start the container; first make it, or replace one with other settings."""
+    """Start the container; first make it, or replace it if its settings have changed."""
     container = target.container
     if container is None or not _is_as_desired(target, container):
         content = files(target)

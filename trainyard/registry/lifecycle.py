@@ -110,7 +110,7 @@ def down_steps(target: Target, *, purge: bool) -> list[Step]:
 
 
 def images_here(target: Target) -> tuple[str, ...]:
-    """Return this registry's tags of Trainyard's images that are still on the engine."""
+    """Return the tags for this registry that Trainyard's images still have on the engine."""
     names = []
     for image in images.ours(target.engine):
         names += [tag for tag in image.tags if tag.startswith(f"{target.address}/")]

@@ -100,7 +100,7 @@ class Target:
         return access.connect(self.registry, self.environ, self.login)
 
     def run(self, steps: Sequence[Step], progress: Progress) -> list[StepResult]:
-        """Run the steps under the registry's lock, for which other commands on it wait."""
+        """Run the steps under a lock that makes other commands on this registry wait."""
         path = self.state.with_name(f"{self.state.name}.lock")
         with lock.alone(path, progress, keep=self.state.exists, what="registry"):
             return run(steps, progress)

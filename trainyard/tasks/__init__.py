@@ -10,8 +10,8 @@ from trainyard.console import command_hints
 from trainyard.tasks import cluster, image, init, registry, smoke, train, tune
 from trainyard.tasks.grammar import extend_invoke
 
-# httpx does without its own command line then, whose click, rich and pygments take longer to load
-# than the rest of it.
+# Keeps httpx from loading its own command line, whose click, rich and pygments take longer to load
+# than the rest of httpx.
 sys.modules["httpx._main"] = None  # type: ignore[assignment]
 
 extend_invoke()

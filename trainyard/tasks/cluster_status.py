@@ -209,7 +209,7 @@ def _free(usage: Usage, node: str) -> str:
 
 
 def shown_address(address: str, tunnel: str | None) -> str:
-    """Return the address; for a tunnel, which ends with this process, how to open it again."""
+    """Return the address, or how to reopen its tunnel, which closes with this process."""
     if tunnel is None:
         return address
     return f"on {tunnel}; `trainyard cluster.open` leads there"

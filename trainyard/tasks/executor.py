@@ -23,7 +23,7 @@ from trainyard.paths import cache_home, not_writable, state_home
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
-# A file or a link is where the path needs a directory, or a name is too long.
+# The path has a file or link in place of a directory, or a name is too long.
 _NO_DIRECTORY = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
 
@@ -112,7 +112,7 @@ def let_streams_take_all() -> None:
 def unusable(error: OSError) -> NoReturn:
     """Exit with the error of a file or stream that Invoke uses outside a task.
 
-    Examples are its configuration file, and stdout when it prints the help.
+    Examples are Invoke's configuration file, and stdout when Invoke prints its help.
     """
     explained = _explained(error) or PrerequisiteError(
         f"{error.filename} cannot be used: {error.strerror}"

@@ -92,7 +92,7 @@ def _check(program: Program) -> None:
 
     if core.unparsed[:1] == ["help"]:
         name = ".".join(core.unparsed[1:])
-        # True is what Invoke sets for `--help` without a task.
+        # Invoke, too, sets True for `--help` without a task.
         program.args.help.set_value(name or True, cast=False)
         core.unparsed = []
 
@@ -245,7 +245,7 @@ class CommandLine:
         self.arguments: list[Argument] = []
 
     def take(self, word: str) -> list[str]:
-        """Take the next word; return what Invoke gets for it: words, or none.
+        """Take the next word; return the words, if any, that Invoke gets for it.
 
         Raises RequestError for a word that cannot be here.
         """
