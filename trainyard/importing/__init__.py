@@ -74,7 +74,7 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
 
 
 def try_out(found: Imported | Clusters) -> None:
-    """Write the result into a temporary directory, for --dry; raises the same RequestErrors."""
+    """Write the result into a temporary directory, for --dry; raises the errors of `write`."""
     with tempfile.TemporaryDirectory(prefix="trainyard-") as scratch:
         directory = Path(scratch, "made")
         try:

@@ -22,7 +22,7 @@ _OPEN_TO_ALL = (
 
 @dataclass(frozen=True)
 class Clusters:
-    """The texts of cluster files by cluster name; `next` is the command for one file."""
+    """The texts of cluster files by cluster name; `next` is the command that takes one file."""
 
     texts: Mapping[str, str]
     notes: tuple[str, ...] = ()
@@ -35,8 +35,8 @@ class Clusters:
     def write(self, directory: Path | None) -> list[Path]:
         """Write the files to `directory`, by default clusters/; return their paths.
 
-        Raises RequestError if one exists, cannot be written, or is no valid cluster file. After an
-        error, none of the files is left.
+        Raises RequestError if a file exists already, cannot be written, or is no valid cluster
+        file. After an error, none of the files is left.
         """
         directory = directory or Path("clusters")
         files = {directory / f"{name}.yaml": text for name, text in self.texts.items()}

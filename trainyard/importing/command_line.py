@@ -76,8 +76,8 @@ _ONE_CPU = (
     "flags out for a whole node."
 )
 _VARIABLE_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-# Programs that run Isaac Lab's scripts. They are dropped without a note, because the job has its
-# own (`--python`).
+# Programs that run Isaac Lab's scripts. They are dropped without a note, because the job runs the
+# program of `--python`.
 _RUNS_PYTHON = re.compile(r"(?:.*/)?(?:python[0-9.]*|isaaclab\.(?:sh|bat)|uv)")
 
 
@@ -102,7 +102,7 @@ def _parser(script: str) -> Parser:
 def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) -> Imported:
     """Return the job of a file's only Isaac Lab command; note all other text.
 
-    If there is none, all words are read as one command. Raises RequestError if there are several.
+    Without such a command, all words are read as one command. Raises RequestError for several.
     """
     commands = list(chain.from_iterable(lines))
     known = [command for command in commands if _script(command.words)[0] is not None]
@@ -160,7 +160,7 @@ def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
     """Return the unread words before a script, for a note; [] if those words run Python.
 
-    Variables before the program are dropped, because Isaac Lab passes them to no task either.
+    Variables before the program are dropped, because Isaac Lab does not pass them to tasks.
     """
     before = words[: max(len(words) - len(given) - 1, 0)]
     before = before[shell.variables(before) :]
@@ -252,7 +252,7 @@ def script_of(words: Sequence[str], index: int) -> str:
 
 
 def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
-    """Return the job of one aggregate job: a script of Isaac Lab, or arguments for its Python."""
+    """Return the job of an aggregate job: Isaac Lab's script, or arguments of `options.python`."""
     if len(words) == 1:
         return _job_in_quotes(words[0], options, directory)
     return _job_of_words(words, options, directory)
@@ -357,7 +357,7 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
     """Return the resources of the sub-job at `index`.
 
-    A flag's values are for the sub-jobs in order, and its last value is also for all later ones.
+    The sub-jobs take a flag's values in order; those without a value take the last value.
     Without such flags, the sub-job gets a share of a node.
     """
     if not any(given[name] for name in RESOURCES):
@@ -373,7 +373,7 @@ def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
-    """Return a job with several tasks; for each, `jobs` has the command's words and its resources.
+    """Return a job with several tasks; `jobs` has the words and the resources of each task.
 
     Isaac Lab runs each command in a shell. Here, a command gets a shell only if it needs one.
     """
@@ -403,9 +403,9 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
 def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, str]]:
     """Return a sub-job's command, and the variables set before it.
 
-    A single word is a sub-job in quotes. Isaac Lab joins all words without quotes, so that a quoted
-    value with shell operators is cut. In `bash -c 'cd /w && python a.py'`, bash would only change
-    the directory. Raises RequestError for such a value, with both readings.
+    A single word is a sub-job in quotes. Isaac Lab joins all words without quotes, so its shell
+    cuts `bash -c 'cd /w && python a.py'` at `&&`. Raises RequestError for a quoted value with shell
+    operators, with both readings.
     """
     if len(words) == 1:
         if shell.is_needed(words[0]):

@@ -29,7 +29,7 @@ _ELSEWHERE = re.compile(r"(?<![^\s;&|('\"{])(?:cd|pushd)\s")
 
 @dataclass(frozen=True)
 class Options:
-    """The flags of Isaac Lab's tuner that have a meaning here; `python` runs its scripts."""
+    """The flags of Isaac Lab's tuner that matter here; `python` runs Isaac Lab's scripts."""
 
     cfg_class: str = ""
     workflow: str = ""
@@ -113,7 +113,7 @@ def refuse_unreadable(file: Path) -> None:
 def _target(directory: Path, name: str) -> Path:
     """Return the path of a file in a job's directory.
 
-    Raises RequestError for a path outside of the directory, and for the job file's own.
+    Raises RequestError for a path outside of the directory, and for the job file's path.
     """
     relative = Path(os.path.normpath(name))
     if relative.is_absolute() or ".." in relative.parts:
@@ -165,5 +165,5 @@ def note_of_training(name: str, command: Sequence[str]) -> str | None:
 
 
 def _trains_here(command: Sequence[str]) -> bool:
-    """Say whether a shell's line trains without `cd`, so that logs/ is in the task's directory."""
+    """Say whether a shell's line trains without `cd`; logs/ is then in the task's directory."""
     return any(_IN_LINE.search(word) and not _ELSEWHERE.search(word) for word in command)

@@ -28,7 +28,7 @@ from trainyard.importing.job import (
 from trainyard.seams import programs
 from trainyard.spec.units import format_duration
 
-# Loading a file of classes takes a second. A file that never ends must not block the terminal.
+# Loading a file of classes takes a second. Code that never ends must not block the terminal.
 LOAD_SECONDS = 60.0
 _NAMES = ("cfg_class", "stopper", "progress_reporter")
 
@@ -100,7 +100,7 @@ def _described(file: Path, options: Options) -> dict[str, Any]:
             hint="A JobCfg class must be defined without waiting for anything.",
         )
 
-    # All lines are searched, because output of the file or of atexit functions may follow.
+    # All lines are searched, because the file or its atexit functions may print more lines.
     ours = f"{PROGRAM}: "
     said = [line.removeprefix(ours) for line in ended.tail if line.startswith(ours)]
     if said and said[-1].startswith("{"):
@@ -125,7 +125,7 @@ def _flags(**values: str) -> list[str]:
 
 
 def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> dict[str, Any]:
-    """Return the job file's content: a sweep, or repeated trainings if there is nothing to choose."""
+    """Return the job file's content: a sweep, or repeated trainings if nothing is to be chosen."""
     flags = _flags(
         cfg_file=f"{file.resolve().parent.name}/{file.name}",
         cfg_class=found["cfg_class"],

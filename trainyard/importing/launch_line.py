@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _groups(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return each group's values; missing ones become the flag's largest, as in launch.py."""
+    """Return each group's values; a missing value becomes its flag's largest, as in launch.py."""
     count = max(len(given[flag]) for flag in _OF_GROUPS)
     groups: list[dict[str, Any]] = [{} for _ in range(count)]
     for flag in _OF_GROUPS:

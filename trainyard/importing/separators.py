@@ -90,7 +90,7 @@ def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
 def _pieces(
     word: str, sign: str, found: Sequence[Words], programs: set[str], following: str | None
 ) -> Words:
-    """Return the parts of a word, with the sign between two parts of different jobs.
+    """Split a word at the signs that separate jobs; return its parts with these signs between them.
 
     `found` has the jobs so far. Raises RequestError for an unclear sign.
     """
@@ -116,7 +116,7 @@ def _pieces(
 def _meaning(left: str, right: str, programs: set[str], following: str | None) -> Meaning:
     """Say whether a sign between two parts of a word separates jobs; "both" if it is unclear.
 
-    `following` is the word or part after the right part.
+    `following` is the part or word after `right`.
     """
     begins = right or following
     if begins is None or _begins(begins, programs, following if right else None):

@@ -25,8 +25,8 @@ _TOKEN = re.compile(
     rf"""|(?P<word>(?:{_QUOTED}|{_INSIDE}|[^\s'"\\;&|<>()`])+)""",
     re.DOTALL,
 )
-# A word with `*` or `?` is a pattern of paths only without these characters, unlike Hydra's
-# `key=[1,*]`.
+# A word with `*` or `?` is a pattern of paths unless it contains one of these characters, as
+# Hydra's `key=[1,*]` does.
 _PATTERN = r"[^\s=\[\](){}+]"
 _SIGN = re.compile(rf"[;&|<>$`\n]|(?:^|\s)(?:#|\(|~(?:/|\s|$)|{_PATTERN}*[*?]{_PATTERN}*(?=\s|$))")
 _OF_HOME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=~(?:/[\w./-]*)?$")
@@ -195,7 +195,7 @@ def _kept(quotation: str) -> str:
 def is_needed_for(words: Sequence[str]) -> bool:
     """Say whether words, joined by blanks, need a shell, as `is_needed` does.
 
-    A word with a blank was a quoted value, and so was a word like #colour, which is no comment.
+    A word with a blank, or one like #colour, was quoted, so it is neither pattern nor comment.
     """
     return any(map(_is_sign, words)) or _begins_in_shell(words)
 

@@ -15,7 +15,7 @@ ANY = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
 
 
 def resolve(host: str) -> tuple[str, ...]:
-    """Return the IP addresses of a host name, or the address itself; none for an unknown name."""
+    """Return a host name's IP addresses; an address gives itself, an unknown name gives none."""
     try:
         entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:

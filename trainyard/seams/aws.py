@@ -179,7 +179,7 @@ class Aws:
     def instances(
         self, tags: Mapping[str, str], *, region: str | None = None
     ) -> list[dict[str, Any]]:
-        """Return the instances with all these tags, in every state; the value "*" matches any."""
+        """Return the instances with all these tags, in every state; "*" matches every value."""
         filters = {f"tag:{name}": [value] for name, value in tags.items()}
         reservations = self.described("instances", filters, region=region)
         instances = []

@@ -122,7 +122,7 @@ def write_wheel(distribution: Distribution, directory: Path) -> Path:
 
 
 def _is_of_wheel(name: str) -> bool:
-    """Say whether the wheel had this file; an installer adds .pyc files, scripts and notes."""
+    """Say whether the wheel had this file; an installer adds .pyc files, scripts and metadata."""
     path = Path(name)
     is_outside = path.is_absolute() or ".." in path.parts
     is_note = ".dist-info/" in name and path.name in _BY_INSTALLER

@@ -1,4 +1,4 @@
-"""The keeper of a local Ray node: the ancestor of its processes, which end with it.
+"""The keeper of a local Ray node: it is the ancestor of the node's processes, and ends them.
 
 `ray start` leaves daemons behind that no process owns. The keeper adopts them (as their
 "subreaper", prctl(2)), so that one recorded process represents the node. It ends all of them at
@@ -37,7 +37,7 @@ VITAL = frozenset({"raylet", "gcs_server"})
 DIED = "keeper: ended while the node was starting: "
 GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3
-# The load for each CPU above which the machine counts as busy.
+# A machine with a higher load per CPU than this counts as busy.
 BUSY = 2
 # Ray's messages for time limits that have no setting: 15 s for its agents to start
 # (node_manager.cc), 30 s for the raylet (node.py). With a load of 10 on 2 cores both limits were
@@ -76,7 +76,7 @@ def main(record: Path, log: Path, command: list[str]) -> int:
 
 
 def _start(command: list[str], log: Path) -> int:
-    """Run `ray start`, again if this machine was too busy for Ray; return the last exit code."""
+    """Run `ray start`, and repeat it if this machine was too busy; return the last exit code."""
     for _ in range(TRIES):
         size = log.stat().st_size
         code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
@@ -86,8 +86,8 @@ def _start(command: list[str], log: Path) -> int:
 
     load = os.getloadavg()[0]
     cpus = os.cpu_count() or 1
-    # If the machine is busy, this line names that as the cause. Else the node's own output, which
-    # the log ends with, has to explain it.
+    # If the machine is busy, this line names that as the cause. Else the log's last lines are the
+    # node's own output, which has to show the cause.
     if load > BUSY * cpus:
         print(f"{GAVE_UP}; tried {TRIES} times; load {load:.1f} on {cpus} CPUs", flush=True)
     return code

@@ -1,6 +1,6 @@
 """The leash of a local cluster: a process that ends the cluster when it is idle or too old.
 
-It ends the cluster's processes and itself, and removes the cluster's files.
+The leash ends the cluster's processes and itself, and removes the cluster's files.
 
 Usage: local_leash.py SETTINGS, the JSON that trainyard_runner.leash reads. Its key `local` has the
 `marker` in the environment of the cluster's processes, and the `files` and directories to remove.

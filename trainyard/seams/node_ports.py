@@ -42,7 +42,7 @@ os._exit(0)
 
 
 def relay(port: int) -> str:
-    """Return a command line that connects stdin and stdout to a port of its node."""
+    """Return a command line that connects stdin and stdout to a port of the node that runs it."""
     return shlex.join(["python3", "-c", RELAY, str(port)])
 
 

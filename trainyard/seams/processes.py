@@ -190,7 +190,7 @@ def _signal(processes: frozenset[ProcessId], number: signal.Signals) -> None:
 def _gone(find: Callable[[], frozenset[ProcessId]], seconds: float) -> bool:
     """Wait until `find` returns no process; return False if some are left after `seconds`.
 
-    `find` reads all of /proc, so the processes that it found are waited for before the next call.
+    `find` reads all of /proc, so it is called again only once the found processes have ended.
     """
     give_up = time.monotonic() + seconds
     while left := find():

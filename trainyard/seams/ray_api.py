@@ -47,12 +47,12 @@ ANSWER_SECONDS = 20.0
 STATUS_SECONDS = 6.0
 # The time for one part of a package at 20 KB/s. The dashboard answers after the whole part.
 UPLOAD_SECONDS = 3600.0
-# The parameter `timeout` of Ray's log service (default 30), which ends a download after so many
-# seconds even while bytes come.
+# The parameter `timeout` of Ray's log service (default 30): a download ends after this time, even
+# while bytes come.
 DOWNLOAD_SECONDS = 86_400
 # The bytes of a log file that Ray's agent sends at once (log_agent.py, BLOCK_SIZE).
 BLOCK = 1 << 16
-# The largest answer that is accepted, in bytes. The answer about a thousand nodes has 3 MiB.
+# The largest answer that is accepted, in bytes. The answer for 1,000 nodes has 3 MiB.
 ANSWER_LIMIT = 16 * 1024 * 1024
 
 Result = TypeVar("Result")
@@ -162,7 +162,7 @@ class RayApi:
         return tuple(sorted(nodes, key=lambda node: (not node.is_head, node.name)))
 
     def host_names(self) -> dict[str, str]:
-        """Return the host name of every living node's host, container or pod, by the node's id."""
+        """Return the host name of every living node's host, container or pod, by node id."""
         return self._ask("GET", "/nodes", host_names_from, params={"view": "summary"})
 
     def submit(
@@ -203,7 +203,7 @@ class RayApi:
         return left_in_words(actors, groups)
 
     def living(self, kind: str, dead: str, read: Callable[[Any], Result]) -> Result:
-        """Read the rows of `kind` whose state is not `dead`, at most 10,000, with `read`."""
+        """Return what `read` makes of up to 10,000 rows of `kind` whose state is not `dead`."""
         filters = {"filter_keys": "state", "filter_predicates": "!=", "filter_values": dead}
         params = {"limit": 10_000, "detail": 1, **filters}
         return self._ask("GET", f"/api/v0/{kind}", read, params=params)
@@ -274,7 +274,7 @@ class RayApi:
     def _get(self, path: str, **request: Any) -> bytes | None:
         """Return the answer, or None if Ray says that the object does not exist.
 
-        Raises NotRayError for a 404 without Ray's own text, which may come from any server.
+        Raises NotRayError for a 404 without Ray's own text, because any server may send that.
         """
         status, body = self._send("GET", path, accept=(404,), **request)
         if status != 404:
@@ -292,7 +292,7 @@ class RayApi:
         accept: tuple[int, ...] = (),
         **request: Any,
     ) -> tuple[int, bytes]:
-        """Send a request; return status and body of an answer with status 200, or one of `accept`."""
+        """Send a request; return status and body if the status is 200 or in `accept`."""
         seconds = seconds or self._seconds
         with self._open(method, path, seconds=seconds, **request) as answer:
             body = self._body(answer, seconds)
@@ -316,7 +316,7 @@ class RayApi:
             raise self._unreachable(error) from error
 
     def _body(self, answer: httpx.Response, seconds: float) -> bytes:
-        """Return an answer's body. Raises NotRayError if it is too long, TimeoutError if too late."""
+        """Return an answer's body. Raises NotRayError if too long, TimeoutError if too late."""
         give_up = time.monotonic() + seconds
         body = bytearray()
         for chunk in answer.iter_raw():

@@ -90,7 +90,7 @@ class RayUp:
         threading.Thread(target=self._read, name="ray up", daemon=True).start()
 
     def end(self) -> None:
-        """Interrupt `ray up`, and kill what does not end; its resources on AWS stay."""
+        """Interrupt `ray up`, and kill what does not end; what it made on AWS stays."""
         programs.end(self._process)
         self._directory.cleanup()
 

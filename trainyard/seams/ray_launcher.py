@@ -9,8 +9,8 @@ This program changes (ray/scripts/scripts.py, ray/_private/node.py of Ray 2.60.0
   makes Ray keep 127.0.0.1 on Linux, too, and this program allows workers nevertheless.
 * The order. Ray's head waits for its dashboard before it starts its raylet. Here both start at the
   same time, which saves 2.4 s of 7.9 s.
-* The wait for the head. A worker of Ray's own that finds no head sleeps 2 s between tries. Here a
-  worker starts only once the head answers.
+* The wait for the head. In Ray, a worker that finds no head sleeps 2 s between tries. Here a worker
+  starts only once the head answers.
 * There is no server for Ray Client and no monitor of the autoscaler: a fixed cluster that is used
   over HTTP needs neither.
 """

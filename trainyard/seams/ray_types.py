@@ -165,7 +165,7 @@ def job_from(row: Mapping[str, Any]) -> Job:
 
 
 def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
-    """Return a reader of /api/v0 that counts the detached objects of ended drivers.
+    """Return a reader of answers of /api/v0 that counts the detached objects of `drivers`.
 
     `key` is the field of an object that names its driver.
     """

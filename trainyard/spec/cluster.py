@@ -29,7 +29,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
-# Backends whose dashboard is reachable from other machines, and from which ones.
+# Backends whose dashboard other machines can reach, each with these machines.
 OPEN_TO = {
     "kuberay": "every pod of the Kubernetes cluster",
     "ec2": "every instance of the security group",
@@ -123,7 +123,7 @@ class ExistingSection(Section):
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
         """Complain if `auth` does not fit the token and the address.
 
-        `token` needs a token. `none` must have no token, and its address must be on loopback;
+        `auth: token` needs a token. `auth: none` allows no token, and only an address on loopback;
         without `address`, a port-forward on loopback reaches the dashboard.
         """
         if auth == "token" and not self._tokens():

@@ -16,7 +16,7 @@ from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 
 
 def expand(job: JobSpec) -> tuple[Task, ...]:
-    """Return the job's tasks in the file's order; none for a sweep, which chooses them later.
+    """Return the job's tasks in the file's order; none for a sweep, whose tasks are chosen later.
 
     The last key of the matrix changes fastest. Raises RequestError if two tasks have the same name.
     """
@@ -117,8 +117,8 @@ def _task(job: JobSpec, index: int, entry: TaskEntry, values: Mapping[str, str] 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
     """Return the job's resources, overridden by the task's own.
 
-    Resources are either a share of a node or amounts. If the task's have the other form, the job's
-    are dropped.
+    Resources are either a share of a node or amounts. If the task's resources have the other form,
+    the job's are dropped.
     """
     if own is None:
         return shared

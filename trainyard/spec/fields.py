@@ -67,7 +67,7 @@ def complain(complaints: Iterable[Complaint]) -> None:
 
 
 def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
-    """Return a validator that accepts a value if `complaints` yields none for it."""
+    """Return a validator that accepts values about which `complaints` yields nothing."""
 
     def validate(value: Any) -> Any:
         complain(complaints(value))

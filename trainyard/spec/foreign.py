@@ -54,7 +54,7 @@ def _is_chart_values(file: Top) -> bool:
 
 
 def _is_runtime_env(file: Top) -> bool:
-    # Files of Isaac Lab's task_runner have the other keys of a runtime_env, but none of these.
+    # A file of Isaac Lab's task_runner may have `pip` and `py_modules`, but none of these keys.
     distinct = {"env_vars", "working_dir", "uv", "conda", "excludes", "image_uri", "container"}
     distinct |= {"nsight", "java_jars"}
     known = {*distinct, "pip", "py_modules", "config", "py_executable"}
@@ -205,7 +205,7 @@ KINDS = (
 
 
 def kind_of(documents: Iterable[Any]) -> Kind | None:
-    """Return the first of KINDS that matches any of a file's documents; None if none does."""
+    """Return the first of KINDS that matches one of a file's documents, or None."""
     tops = [document for document in documents if isinstance(document, Mapping)]
     for kind in KINDS:
         if any(kind.matches(top) for top in tops):

@@ -219,7 +219,7 @@ class Placement(Section):
 
 
 class RuntimeEnv(Section):
-    """Packages, files and variables that Ray gives the tasks: a mapping, or a file with one."""
+    """Packages, files and variables that Ray gives the tasks, from the job file or another file."""
 
     uv: Listed[Filled] = setting((), "Packages to install with uv: a list, or a requirements file.")
     pip: Listed[Filled] = setting(

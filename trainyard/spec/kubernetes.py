@@ -93,7 +93,7 @@ class PodPlacement(Section):
 
 
 class Requests(Section):
-    """The resources that a node requests from the scheduler, if it may use more than those."""
+    """The resources that a node requests from the scheduler, if below the node's limits."""
 
     cpus: float | None = setting(
         None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024

@@ -57,7 +57,7 @@ _FEWER_CPUS = "; on Kubernetes, kuberay.requests asks the scheduler for less tha
 def problems_of(
     error: ValidationError, model: type[BaseModel], source: Source
 ) -> tuple[Problem, ...]:
-    """Return a model's problems with a source's values, in the order of the file."""
+    """Return a pydantic error about a source's values as problems, in the order of the file."""
     complaints: list[Complaint] = []
     for details in error.errors(include_url=False):
         complaints += _complaints(dict(details), model)

@@ -208,7 +208,7 @@ class Tune(Watch):
         yield from ()
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain about the metric, the space, a search unfit for it, and a missing end."""
+        """Complain about the metric, the space, a search unfit for the space, and a missing end."""
         yield from super().complaints()
         if not self.space:
             yield Complaint(("space",), "must not be empty")

@@ -108,7 +108,7 @@ def has_comment(text: str) -> bool:
 
 @dataclass
 class _Reader:
-    """Builds values from YAML's nodes; each use of an alias copies the value and counts it."""
+    """Builds values from YAML's nodes; each use of an alias is a copy, whose values count again."""
 
     origin: str
     places: dict[KeyPath, str] = field(default_factory=dict)

@@ -200,7 +200,7 @@ def start(engine: Engine, name: str) -> None:
 def stop(engine: Engine, name: str) -> None:
     """End a container's program: SIGTERM, after some seconds SIGKILL.
 
-    No change if it does not run or is gone.
+    No change if the container has stopped or is gone.
     """
     with refusals(f"stop the container {name}"), suppress(NotFound):
         engine.api.stop(name)
@@ -219,7 +219,7 @@ def put_files(engine: Engine, name: str, files: Mapping[str, bytes]) -> None:
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar archive of files that only their owner may read."""
+    """Pack files into a tar archive, in which each file has the mode 600."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for path, content in files.items():

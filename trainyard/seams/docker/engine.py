@@ -1,7 +1,7 @@
 """One Docker engine: where it is, and the errors of every call to it.
 
 `docker` finds its engine by $DOCKER_HOST or by its current context (Docker Desktop, Colima and
-rootless engines use contexts); docker-py only knows the variable. Both must talk to the same
+rootless engines use contexts); docker-py knows only the variable. Both must talk to the same
 engine, so this module finds the address for both.
 """
 

@@ -257,7 +257,7 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 
     Raises OSError if one of these files cannot be used.
     """
-    # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them
+    # Not ssl.create_default_context: since Python 3.13 it refuses the CAs that Kubernetes makes
     # (VERIFY_X509_STRICT; canonical/microk8s#4864).
     tls = _Shared(ssl.PROTOCOL_TLS_CLIENT)
     if not configuration.verify_ssl:

@@ -32,7 +32,7 @@ class Kind:
         return f"/api/{self.api}"
 
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
-        """Return the URL's path of an object, of a part of it (`log`), or of all objects.
+        """Return the URL's path of an object, of a part of it (`log`), or of the whole kind.
 
         Without a namespace, the path covers all namespaces. Cluster-scoped kinds ignore the
         namespace.

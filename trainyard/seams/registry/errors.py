@@ -1,6 +1,6 @@
 """Rejections by a registry, or by a Docker engine or kubelet that uses it, with hints.
 
-One cause has several texts. Trainyard's own requests get texts of OpenSSL and the registry's JSON;
+One cause has several texts. Trainyard's own requests get the registry's JSON or texts of OpenSSL;
 Docker and the kubelet report texts of Go. The texts were seen with Docker 20.10, containerd 1.6 and
 docker-registry 2.8; the x509 texts are those of Go's crypto/x509.
 """

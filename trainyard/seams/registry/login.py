@@ -50,7 +50,7 @@ def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
         configuration = load_config(str(path), credstore_env=dict(environ))
         entry = configuration.resolve_authconfig(address) or {}
     except (DockerException, ValueError, OSError) as error:
-        # Docker fails in this case, and Trainyard must not push without a login either.
+        # Docker fails in this case. Trainyard fails too, instead of pushing without a login.
         raise PrerequisiteError(
             f"Docker's login for registry {address} cannot be read: {error}",
             where=str(path),

@@ -30,7 +30,7 @@ _PATTERN = re.compile('[*?!"]')
 
 @dataclass(frozen=True)
 class Identity:
-    """A key for hosts that Trainyard made, and the file with their pinned host keys."""
+    """A login key for hosts that Trainyard made, and the file that pins these hosts' keys."""
 
     key: Path
     known_hosts: Path

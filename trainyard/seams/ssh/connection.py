@@ -197,7 +197,7 @@ class Connection:
         )
 
     def hold(self, command: Sequence[str]) -> Held:
-        """Start a command as root that prints a line and runs until its input ends.
+        """Start a command as root; it prints a line, and runs until its input ends.
 
         The input ends with the returned `Held`, or with this process. Raises NotReadyError if the
         line does not come within HOLD_SECONDS.
@@ -293,7 +293,7 @@ class Connection:
                     if isinstance(error, ChannelException):
                         raise
                     # If the host rejects several channels at once, paramiko gives the reason to
-                    # one caller only. For the others the connection is still active.
+                    # one caller only. The others get another error on an active connection.
                     raise ChannelException(0, str(error)) from error
                 broken = error
             # The connection has broken since its last use, so a new one is tried once.

@@ -129,7 +129,8 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         kernel=fields.get("kernel", ""),
         machine_id=fields.get("machine_id", ""),
         memory=fact(fields, "memory", lambda text: int(float(text))),
-        # The host read its clock up to `seconds` after `now`, so a lead up to that is none.
+        # The host read its clock up to `seconds` after `now`, so a lead up to `seconds` counts as
+        # none.
         skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses={ip: name for name, ip in interfaces},
         routes=fact(fields, "routes", _routes),
