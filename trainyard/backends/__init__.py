@@ -42,7 +42,7 @@ def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | 
 def others(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """List the RayClusters of a context that Trainyard did not make.
+    """List a context's RayClusters that Trainyard did not make.
 
     Raises PrerequisiteError if the context does not exist, and OutsideError if Kubernetes refuses
     the list.

@@ -37,8 +37,8 @@ class Traits:
     `has_regions`: its clusters are in cloud regions, which `cluster.list` can search.
     `nodes_pull`: its nodes pull images from a registry.
     `grows`: groups with `min` and `max` get more machines while jobs run.
-    `gpus_here`: returns how many GPUs this machine has for nodes that are its processes; None means
-    no limit.
+    `gpus_here`: returns how many GPUs this machine has for nodes that are local processes; None
+    means no limit.
     `waits`: the file's key for how long to wait for machines that are added automatically, or "".
     `flags`: flags of cluster.up and cluster.down that no other backend reads.
     `storage_stays`: whether the cluster keeps outputs and checkpoints on storage that outlives
@@ -336,7 +336,7 @@ class Shell(Protocol):
 
 
 class Discover(Protocol):
-    """Search where the given clusters and records are for further clusters (`cluster.list`).
+    """Search for further clusters in the places of the given clusters and records (`cluster.list`).
 
     `states` are the record directories of clusters that have no file here. A backend that
     `has_regions` also searches `region`; "all" means every region.
@@ -365,7 +365,7 @@ def finds_nothing(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Return an empty answer: only records on this machine find this backend's clusters."""
+    """Return an empty answer: this backend's clusters are known only from local records."""
     return Discovered()
 
 

@@ -73,8 +73,8 @@ def document(
 ) -> str:
     """Render Docker Compose's document.
 
-    Each node has a label with its plan, by which later commands find drift. `logging` is the
-    log driver for nodes if the file names none. `of_root` has the images whose user is root.
+    Each node's plan is in a label, so that later commands find drift. `logging` is the log
+    driver for nodes if the file names none. `of_root` has the images whose user is root.
     """
     security: list[str] = []
     if spec.compose.hardened:
@@ -207,7 +207,7 @@ def _health(plan: NodePlan) -> list[str]:
 def _secrets(spec: ClusterSpec) -> dict[str, Any]:
     if spec.auth == "none":
         return {"mounted": [], "sources": {}}
-    # The image's user is unknown and must be able to read the token, so its mode is open to all.
+    # The image's user is unknown and must be able to read the token, so every user may read it.
     # The container has no other user.
     mounted = {"source": "token", "target": TOKEN_FILE, "mode": "0444"}
     return {"mounted": [mounted], "sources": {"token": {"environment": TOKEN_VARIABLE}}}

@@ -95,7 +95,7 @@ def _verified(engine: Engine, image: PinnedImage, report: Report) -> HostResult:
 def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
     """Pull the image and run it once; return its version of Ray, as `ray 2.9.0`.
 
-    Raises an error if the image cannot be pulled or run, or has another version.
+    Raises an error if the image cannot be pulled or run, or has another version of Ray.
     """
     if image.digest is None and not image.remark:
         raise PrerequisiteError(

@@ -65,7 +65,7 @@ def start(
         docker=target,
     )
 
-    # The socket's path on the engine's host. Another host is assumed to use the default path.
+    # The socket's path on the engine's host: a remote host is assumed to use the default path.
     socket = SOCKET
     if engine.is_here:
         socket = engine.address.removeprefix("unix://")

@@ -36,8 +36,8 @@ CONTAINER = "container"
 class DockerHost(Machine):
     """A Docker host: a node is a container.
 
-    `image` is the desired image of the head, `images` those of groups with another image. If
-    `image` is None, as for a status, each group's running image is the desired one.
+    `image` is the head's desired image; `images` has the images of groups that use another. If
+    `image` is None, as for a status, each group's running image is the desired image.
     """
 
     engine: Engine

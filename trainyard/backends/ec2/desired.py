@@ -42,7 +42,7 @@ _WORDS = {
     "CPU": "cpus",
     "GPU": "gpus",
 }
-# Keys of a node type that can change without new workers: the autoscaler applies them while workers
+# Keys of a node type whose change needs no new workers: the autoscaler applies it while workers
 # run.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
@@ -65,8 +65,8 @@ class Inputs:
     """The inputs of a launch that are not in the cluster file, mostly from the AWS account.
 
     `amis` are EC2's descriptions of AMIs, by their names in the file. `subnets` are ids of usable
-    subnets; () if the file names one. `image` is the head's reference by digest, "" without
-    containers. `images` are the references for groups with another image, by group.
+    subnets; () if the file names a subnet. `image` is the head's image by digest, "" without
+    containers. `images` has, by group, the images of groups that use another.
     """
 
     location: Location
@@ -203,7 +203,7 @@ def _tag_types(document: Mapping[str, Any]) -> None:
 
 
 def node_from(document: Mapping[str, Any], group: str) -> str:
-    """Return the fingerprint in the tags of a group's instances, or "" for an unknown group."""
+    """Return the fingerprint that a document gives a group's instances; "" for an unknown group."""
     kind = document["available_node_types"].get(group)
     if kind:
         return naming.read(_instance_tags(kind))[naming.NODE_FROM]
@@ -217,7 +217,7 @@ def policy(name: str, role: str) -> str:
 
 
 def files(image: str) -> str:
-    """Return the path of the directory on a node that has the token and variables.
+    """Return the path on a node of the directory with the token and variables.
 
     `image` is "" without containers. In a container, Ray may guess the home directory wrong, so
     another directory is used.
@@ -326,7 +326,7 @@ def _docker(inputs: Inputs, group: Group) -> list[dict[str, Any]]:
 
 
 def _registries(image: str) -> list[dict[str, str]]:
-    """Return a list with the image's registry if AWS gives its login (ECR), else []."""
+    """Return a list with the image's registry if AWS gives the login (ECR), else []."""
     registry = registry_of(image) if image else ""
     region = ecr.region(registry)
     if region:

@@ -141,7 +141,7 @@ def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -
 
 
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
-    """Return a diagnosis that quotes the last output of a failed set-up without a known cause."""
+    """Return the diagnosis of a set-up that failed for an unknown cause: its last output."""
     printed = [line for line in _of_last_attempt(lines) if not _NOISE.match(line)]
     tail = printed[-TAIL_LINES:] or ["(no output)"]
     text = textwrap.indent("\n".join(tail), "    ")

@@ -35,7 +35,7 @@ HELD = (
 
 
 class Kind(NamedTuple):
-    """One kind of resource in the account; `command` and an id after it remove one by hand."""
+    """One kind of resource in the account; `command` plus an id removes one resource by hand."""
 
     noun: str
     listed: Callable[[], list[str]]
@@ -61,7 +61,7 @@ def steps(location: Location, site: Site) -> list[Step]:
     """Ask AWS what exists; return the steps that remove it until nothing is left.
 
     The head ends first, because it launches workers. Raises RequestError for a cluster in another
-    account, and for another owner's cluster, unless `--set name=` selects that cluster.
+    account. Also raises it for another owner's cluster, unless `--set name=` selects the cluster.
     """
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}

@@ -87,7 +87,7 @@ def discover(
 def _places(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Account], dict[str, str]]:
-    """Return two dicts by cluster name: account and region, or why these are unknown."""
+    """Return two dicts by cluster name: the accounts, and why an account is unknown."""
     places: dict[str, Account] = {}
     problems: dict[str, str] = {}
     for spec, site in clusters:

@@ -49,7 +49,7 @@ def ray_client(location: Location, head: Instance, port: int) -> str:
 
 
 def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], str]:
-    """Ask Ray for the names of its living nodes; without an answer, the text may say why."""
+    """Ask Ray for its living nodes; return their names, and why Ray was silent, if known."""
     if head is None or head.state != "running":
         return frozenset(), "the head does not run" if head else ""
 

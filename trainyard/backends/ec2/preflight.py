@@ -68,9 +68,9 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
 
 
 def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]) -> None:
-    """Raise one PrerequisiteError that lists all problems and AWS's errors; nothing without any.
+    """Raise one PrerequisiteError that lists all problems and AWS's errors, if there are any.
 
-    `errors` has AWS's answers that were errors, by the name of the question.
+    `errors` has AWS's errors by the names of the questions.
     """
     found = (*problems(spec, facts), *by_host(errors))
     if found:
@@ -246,7 +246,7 @@ def _types(
 
 
 def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
-    """Yield a text for each resource of an instance type that is below the file's request."""
+    """Yield a text for each resource of which an instance type has less than the file requests."""
     vcpus = described["VCpuInfo"]["DefaultVCpus"]
     memory = described["MemoryInfo"]["SizeInMiB"] * 2**20
     if (size.cpus or 0) > vcpus:

@@ -93,8 +93,8 @@ def ask(
 def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, Object]:
     """Ask AWS for the file's AMIs; return the existing AMIs by their names in the file.
 
-    A name is an id, or an SSM parameter that holds an id. `running` has the ids that running
-    instances use, by name. Such an id is kept, although the parameter may have changed.
+    A name is an id, or an SSM parameter that holds an id. `running` maps names to the ids
+    that running instances use. Such an id is kept, although the parameter may have changed.
     """
     names = {group.ami for group in groups(spec).values()}
     ids = {}

@@ -241,7 +241,7 @@ def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
 
 
 def _outdated(found: Sequence[Instance], document: Mapping[str, Any]) -> list[Instance]:
-    """Return the workers whose fingerprint differs from their group's in the document."""
+    """Return the workers whose fingerprint is not their group's fingerprint in the document."""
     outdated = []
     for instance in found:
         made_from = instance.tags.get(naming.NODE_FROM)
@@ -267,7 +267,7 @@ def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
 def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
     """Return the instances to end before `ray up`.
 
-    Returns all instances with --recreate, or if no head runs; else only stopped instances, which
+    With --recreate, or if no head runs, returns all instances; else only stopped instances, which
     Ray would not find.
     """
     existing = [instance for instance in found if instance.exists]

@@ -1,4 +1,4 @@
-"""The status of a cluster on EC2, the endpoint that runs use, and its nodes' logs and shells."""
+"""The status of a cluster on EC2, its nodes' logs and shells, and the endpoint that runs use."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def _answer(spec: ClusterSpec, site: Site) -> Answer:
 
 
 def _last_error(endpoint: Endpoint) -> str:
-    """Return the newest error of the port-forward; "" if there is none, or no port-forward."""
+    """Return the newest error of the port-forward; "" without an error or a port-forward."""
     if endpoint.tunnel:
         return forward.last_error(int(endpoint.address.rpartition(":")[2]))
     return ""

@@ -37,7 +37,7 @@ class Service:
 
 
 def named(section: ExistingSection, site: Site) -> Service:
-    """Return the file's service without a query. Raises PrerequisiteError without its context."""
+    """Return the file's service without a query. Raises PrerequisiteError for a missing context."""
     access = config.access(
         site.environ,
         kubeconfig=section.kubeconfig,
@@ -115,7 +115,7 @@ def pod_behind(service: Service, described: Object) -> Object | None:
 
 
 def port_of(service: Service, described: Object, pod: Object) -> int:
-    """Return the pod's port for the service's port (core/v1, ServicePort.targetPort)."""
+    """Return the pod's port behind the service's port (core/v1, ServicePort.targetPort)."""
     ports = {}
     for port in described["spec"].get("ports") or ():
         ports[int(port["port"])] = port.get("targetPort") or port["port"]

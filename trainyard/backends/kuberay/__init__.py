@@ -86,8 +86,8 @@ def down_steps(
 ) -> list[Stage]:
     """Return the stage with the steps of `down`.
 
-    They remove all objects with the cluster's label at the recorded location, whatever the file
-    says.
+    The steps remove all objects with the cluster's label at the recorded location, whatever the
+    file says.
     """
 
     def steps() -> list[Step]:
@@ -172,7 +172,7 @@ def _steps(desired: Desired) -> list[Step]:
 def _object_steps(desired: Desired) -> list[Step]:
     where = desired.location
     steps = [objects.namespace_step(where, desired.documents.namespace)]
-    # If the cluster keeps its image, the Secret stays too: the image is pulled with its logins.
+    # A kept image is pulled with the Secret's present logins, so the Secret stays too.
     if not desired.keeps_logins:
         steps.append(objects.login_step(where, desired.pull_secret))
     steps.append(objects.token_step(where))
@@ -182,7 +182,7 @@ def _object_steps(desired: Desired) -> list[Step]:
 
 
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
-    """Return the step that refuses to change another user's cluster; with --adopt it takes over.
+    """Return the step that refuses to change another user's cluster, or adopts it with --adopt.
 
     Returns [] if the cluster is this user's, or if nothing would change.
     """
@@ -194,7 +194,7 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
     if site.wishes.adopt:
         return [ownership.take_step(where, theirs)]
 
-    # The leash is checked last: a deadline that has passed raises, and a new cluster has no leash.
+    # The leash is checked last: a passed deadline is an error, and a new cluster has no leash.
     changes = changes or desired.live is None
     if not changes and all(step.done().holds for step in set_leash):
         return []

@@ -33,8 +33,8 @@ class Dashboard:
     def alive(self, token: str | None, cluster_pods: Iterable[Object]) -> frozenset[str]:
         """Ask Ray for the names of its living nodes; OutsideError without an answer.
 
-        A node that is older than the current pod of its name is a dead predecessor: Ray calls it
-        alive for a while after its end.
+        A node that is older than the current pod of the same name is a dead predecessor, which
+        Ray calls alive for a while.
         """
         started = {naming.node_name(pod): pods.ray_started(pod) for pod in cluster_pods}
         return ray_nodes.alive(self.address(), token, started=started)

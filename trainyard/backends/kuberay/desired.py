@@ -40,8 +40,8 @@ class Desired:
     """The desired cluster, and the existing one, if any.
 
     `live` is the existing RayCluster, or None. `pods` are the pods of this RayCluster, or of a
-    former one of this name. `image` is the head's; `images` has the groups with another image.
-    `pull_secret` is the Secret that Trainyard makes; None if the images need no login.
+    former one of this name. `image` is the head's; `images` has the images of groups that use
+    another. `pull_secret` is the Secret that Trainyard makes; None if the images need no login.
     """
 
     spec: ClusterSpec
@@ -64,7 +64,7 @@ class Desired:
 
     @property
     def keeps_logins(self) -> bool:
-        """Say whether logins are kept, because an image could not be resolved and is kept."""
+        """Say whether an image that could not be resolved is kept, and with it the logins."""
         return any(image.is_kept for image in (self.image, *self.images.values()))
 
     @property
@@ -165,7 +165,7 @@ def _reference(image: PinnedImage, running: str | None) -> str:
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
-    """Return the RayCluster, or None; without the right to read it, raise for all missing rights."""
+    """Return the RayCluster or None; without the right to read it, name all missing rights."""
     try:
         return location.ray_cluster(where)
     except ForbiddenError:

@@ -47,7 +47,7 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
     """Return the file's groups by name, with the file's numbers of nodes.
 
-    Resources are those of the RayCluster, or of the file for groups that the RayCluster lacks.
+    Resources are the RayCluster's; for groups that the RayCluster lacks, the file's.
     """
     declared = [_declared(HEAD, spec.head, least=1, most=1)]
     for worker in spec.workers:
@@ -133,7 +133,7 @@ def _number(option: object) -> int | None:
 
 
 def _resources(option: str) -> dict[str, float]:
-    """Return custom resources from the option `resources` of `ray start`: JSON in shell quotes."""
+    """Parse the option `resources` of `ray start`, JSON in shell quotes; {} if it is not valid."""
     try:
         return dict(json.loads("".join(shlex.split(option)) or "{}"))
     except ValueError:

@@ -158,7 +158,7 @@ class _Conversion:
         return {**group, **self._group(place, group["name"])}
 
     def _replicas(self, place: tuple[Step, ...], name: str, *, grows: bool) -> tuple[int, int, int]:
-        """Return the fewest, wanted and most replicas, as KubeRay computes them.
+        """Return the minimum, desired and maximum replicas, as KubeRay computes them.
 
         Source: GetWorkerGroupDesiredReplicas.
         """
@@ -429,7 +429,7 @@ class _Conversion:
             )
 
     def _mounted(self, place: tuple[Step, ...]) -> list[dict[str, Any]]:
-        """Return the mounts of a pod's first container that `kuberay.volumes` can express."""
+        """Return those mounts of a pod's first container that `kuberay.volumes` can express."""
         volumes = self._from.see(*place, "template", "spec", "volumes") or []
         sources = {volume["name"]: volume for volume in volumes}
         found = []
@@ -470,7 +470,7 @@ def _container(place: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Move the image out of the groups if all have the same; else return {}."""
+    """Remove and return the groups' image if all have the same; else return {}."""
     images = {group.get("image") for group in groups}
     if len(images) > 1 or images == {None}:
         return {}
@@ -494,7 +494,7 @@ def _empty_dir(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quoted(value: str) -> dict[str, Any]:
-    """Return custom resources from JSON in shell quotes, as KubeRay's samples write them."""
+    """Parse custom resources, which KubeRay's samples write as JSON in shell quotes."""
     found = json.loads(value.strip("'"))
     if isinstance(found, str):
         found = json.loads(found)

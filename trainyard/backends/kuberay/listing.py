@@ -74,7 +74,7 @@ def discover(
 def _located(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Location], dict[str, str]]:
-    """Return two dicts by cluster name: the location, or why there is none."""
+    """Return two dicts by cluster name: the locations, and why a location is unknown."""
     locations = {}
     problems = {}
     for spec, site in clusters:

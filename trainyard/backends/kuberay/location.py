@@ -167,7 +167,7 @@ def kubectl(location: Location) -> str:
 def kubectl_words(location: Location) -> list[str]:
     """Return `kubectl` with the flags that select this Kubernetes.
 
-    Several kubeconfig files are left out: kubectl takes them only from $KUBECONFIG.
+    `--kubeconfig` is left out for several files: kubectl takes these only from $KUBECONFIG.
     """
     words = ["kubectl"]
     files = location.kube.access.files

@@ -10,7 +10,7 @@ CLUSTER = "io.trainyard/cluster"
 # with this label.
 MADE_BY = "app.kubernetes.io/managed-by"
 US = "trainyard"
-# Annotations of the RayCluster; OWNER is also one of the outputs claim.
+# Annotations of the RayCluster. The outputs claim has the annotation OWNER, too.
 IMAGE = "io.trainyard/image"
 SIMULATED = "io.trainyard/simulated-gpus"
 OWNER = "io.trainyard/owner"
@@ -61,7 +61,7 @@ def claim(name: str) -> str:
 
 
 def of_pods(name: str) -> str:
-    """Return the name of the disruption budget and of the network policy of a cluster's pods."""
+    """Return the name that a cluster's disruption budget and network policy share."""
     return f"{name}-nodes"
 
 

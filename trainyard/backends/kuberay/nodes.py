@@ -55,7 +55,7 @@ def text(nodes: Iterable[NodeStatus]) -> str:
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
     """Yield the nodes that a run may expect; Ray may add or remove `optional` nodes.
 
-    All nodes of a group above its minimum are optional: Ray chooses which to remove.
+    If a group is above its minimum, all its nodes are optional: Ray chooses which to remove.
     """
     for group in made:
         existing = []
@@ -112,8 +112,8 @@ def _unmade(group: Group, index: int) -> str:
 
 def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> _Seen:
     cause = diagnosis.of_pod(pod, snapshot)
-    # A node that Ray calls alive runs tasks, even if Kubernetes calls its host not ready, as it
-    # does after a restart of a kubelet or control plane.
+    # A node that Ray calls alive runs tasks, even if Kubernetes calls the host not ready, as
+    # happens after a restart of a kubelet or control plane.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
     if cause and cause.key == diagnosis.WAITS_FOR_HEAD:
         # Every worker waits a while for its head, so waiting is no fault yet.

@@ -135,7 +135,7 @@ def _size(claim: Object) -> float:
 
 
 def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
-    """Raise RequestError if the found object lacks the label of the cluster, whose name it has."""
+    """Raise RequestError if the found object lacks the cluster's label."""
     if is_ours(found, location.name):
         return
     raise RequestError(

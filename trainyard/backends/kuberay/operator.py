@@ -119,7 +119,7 @@ def how_to_apply(section: Section) -> str:
 def find(kube: Kube) -> tuple[Object, ...] | None:
     """Return the Deployments of KubeRay operators in all namespaces; None if listing is forbidden.
 
-    The chart's label finds them, or their image if no Deployment has the label.
+    The Deployments are found by the chart's label; if none has the label, by the image.
     """
     labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
     if labelled is None:

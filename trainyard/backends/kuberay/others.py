@@ -17,7 +17,7 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 def discover(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """List the RayClusters without Trainyard's label in a namespace; None means all namespaces.
+    """List a namespace's RayClusters without Trainyard's label; None means all namespaces.
 
     Raises PrerequisiteError if the context does not exist, and OutsideError if the user may not
     list RayClusters.

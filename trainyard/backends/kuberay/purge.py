@@ -125,7 +125,7 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
-    """Return a step that removes Trainyard's empty namespaces, and one per namespace that stays."""
+    """Return a step that removes Trainyard's unused namespaces, and one per remaining namespace."""
     reasons = {name: _why_it_stays(where, name) for name in names}
     ours = [name for name, reason in reasons.items() if not reason]
 

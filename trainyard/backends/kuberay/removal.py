@@ -21,7 +21,7 @@ Left = Sequence[tuple[Kind, Object]]
 
 
 def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]) -> frozenset[str]:
-    """Return the uids of the live RayCluster, and of former ones that still have pods.
+    """Return the uids of the live RayCluster, and of former RayClusters that still have pods.
 
     A live RayCluster that Trainyard did not make is left out.
     """

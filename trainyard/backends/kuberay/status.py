@@ -1,4 +1,4 @@
-"""The status of a cluster on Kubernetes, the endpoint that runs use, and its nodes' logs."""
+"""The status of a cluster on Kubernetes, its nodes' logs, and the endpoint that runs use."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
 
 
 def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, ...]:
-    """Return checks that each host offers the GPUs that the cluster's pods hold on it.
+    """Return checks that each host offers the GPUs that the cluster's pods on that host hold.
 
     A check is skipped if the user may not read hosts.
     """
@@ -190,7 +190,7 @@ def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
 def _ask_ray(
     dashboard: Dashboard, token: str | None, snapshot: Snapshot
 ) -> tuple[frozenset[str], str]:
-    """Ask Ray for the names of its living nodes; without an answer, the text says why."""
+    """Ask Ray for its living nodes; return their names, and why Ray was silent, or ""."""
     if not _runs(snapshot.head):
         return frozenset(), "the head does not run"
     try:
@@ -255,7 +255,7 @@ def _file(where: Location, run: _Run) -> LogFile:
         previous=run.is_former,
         lines=TAIL_LINES,
     )
-    # A run is identified by the restarts before it, so that its key stays the same when a restart
+    # The number of earlier restarts identifies a run, so that a run keeps its key when a restart
     # turns it into the former run.
     key = (pods.uid(pod), container.name, container.restarts - run.is_former)
     name = container.name

@@ -41,7 +41,7 @@ def step(location: Location, count: int, *, after: str | None = None) -> Step:
     )
 
 
-# The error says this, because pods that wait count against a quota.
+# The error ends with this, because waiting pods count against a quota.
 _STAYS = Problem("what was made stays", "to remove it: trainyard cluster.down")
 
 
@@ -109,7 +109,7 @@ class Waiting:
         raise error
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
-        """Return what is missing as text, "" if nothing is, and the present causes.
+        """Return what is missing as text ("" for nothing), and the present causes.
 
         Raises NotReadyError if the RayCluster was removed after `begin`.
         """

@@ -32,7 +32,7 @@ class ClusterFiles:
 
     @property
     def key(self) -> str:
-        """Return a short name for the cluster that is unique on this machine."""
+        """Return a short name of the cluster, unique on this machine."""
         return hashlib.sha256(str(self.state.absolute()).encode()).hexdigest()[:8]
 
     @property

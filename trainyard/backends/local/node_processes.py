@@ -122,7 +122,7 @@ def read(files: ClusterFiles) -> dict[str, NodeRecord]:
 
 
 def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
-    """Return the cluster's processes: those of the keepers' sessions, and those with its mark."""
+    """Return all processes in the keepers' sessions or with the cluster's mark."""
     keepers = [record.process for record in read(files).values()]
     return processes.members(keepers, marker=files.marker())
 

@@ -1,6 +1,6 @@
 """The SSH addresses of a lab's hosts that cluster files on this machine have named.
 
-A node's annotation has its host's SSH address, but a kubelet may change its node's annotations. With
+A node's annotation has the host's SSH address, but the host's kubelet may change annotations. With
 a false address, a host could choose where this machine logs in, sends the sudo password, and runs
 commands as root. So only the addresses in this record are trusted.
 """
@@ -16,7 +16,7 @@ from trainyard.backends.shared.record import read_json, write_private
 
 
 def file(site: Site) -> Path:
-    """Return the path of the file of addresses, which outlives the cluster with the lab."""
+    """Return the path of the file of addresses, which is removed with the lab, not the cluster."""
     return site.state.with_name(f"{site.state.name}.hosts")
 
 

@@ -25,10 +25,10 @@ LOADED = ".loaded"
 # The first line of the launch file of a MicroK8s that Trainyard installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
-# If snapd does not answer, `snap version` prints this version, with exit code 0. The empty
-# `snap list` then does not mean that nothing is installed.
+# If snapd does not answer, `snap version` prints this version, with exit code 0. An empty
+# `snap list` then proves nothing.
 UNAVAILABLE = "unavailable"
-# Kernel limits that MicroK8s exceeds by default: dqlite needs aio, file watchers need inotify.
+# Kernel limits whose defaults MicroK8s exceeds: dqlite needs aio, file watchers need inotify.
 SYSCTLS = {
     "fs.inotify.max_user_instances": 1024,
     "fs.inotify.max_user_watches": 1048576,

@@ -146,9 +146,9 @@ def install_again(host: Host, lab: Lab) -> None:
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
     """Return a step for each host and minor version up to the channel, control planes first.
 
-    A MicroK8s from a snap file gets no step. Raises RequestError for a downgrade, and for another
-    channel without `upgrade`. Also raises it if an installed MicroK8s differs from the snap file,
-    or if one from a file differs from the channel's minor version.
+    A MicroK8s from a snap file gets no step. Raises RequestError for a downgrade, for another
+    channel if `upgrade` is False, for a MicroK8s that differs from the snap file, and for a
+    MicroK8s from a file that has another minor version than the channel.
     """
     facts = lab.facts()
     found = []

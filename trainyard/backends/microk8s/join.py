@@ -173,7 +173,7 @@ def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
     """Raise OutsideError if a member of dqlite other than `but` does not answer.
 
     A change of members could then lose the whole database (microk8s#2348). The first control plane
-    tries the members' ports: without a quorum, Kubernetes cannot mark a node as not Ready.
+    tries the members' ports: without a quorum, Kubernetes still calls a dead node Ready.
     """
     dead = [ip for ip in lab.members() if ip != but and not lab.first.reaches(ip, DQLITE_PORT)]
     if dead:

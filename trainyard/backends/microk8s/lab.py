@@ -88,7 +88,7 @@ class Lab:
         return [host for host in self.hosts if not host.is_control_plane]
 
     def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
-        """Return the facts of these hosts, or of all; raise one error for all without an answer."""
+        """Return the facts of these hosts, or of all; raise one error for all silent hosts."""
         found, errors = self.ask(list(hosts) or self.hosts)
         refuse(errors)
         return found
@@ -146,7 +146,7 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Return "no" for a host with a node that is not Ready, and the image that a pod waits for.
+        """Return the answer that a host's node is not Ready, and which image a pod waits for.
 
         `moved`, the number of pulled bytes, shows that a waiting step makes progress.
         """

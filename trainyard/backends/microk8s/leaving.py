@@ -32,7 +32,7 @@ SETTLE_SECONDS = 60.0
 # (scripts/wrappers/leave.py).
 ONLY_COPY = 3
 # `microk8s leave` needs a file that a join writes last (wrappers/microk8s-leave.wrapper). A killed
-# join has not written the file, and leaves its lock, which `leave` does not remove.
+# join has not written the file; its lock stays, and `leave` does not remove the lock.
 LEAVE = f"touch {LOCKS}/no-cert-reissue; {MICROK8S} leave; rm -f {LOCKS}/join-in-progress"
 ONLY_VOTER = (
     "If the host is the only voter: keep it in the file and let another control plane leave, or "
@@ -51,7 +51,7 @@ def steps(lab: Lab, site: Site) -> list[Step]:
     With --remove, the steps remove the hosts of the cluster that the file no longer names.
     Without --remove, a step warns about these hosts.
     """
-    # Without an answer no host would look like a node, and each would have to leave.
+    # Without Kubernetes' answer no host would look like a node, and each would have to leave.
     if not lab.nodes():
         raise OutsideError(
             "no control plane answers", hint="Repeat the same command: it continues from here."
@@ -246,7 +246,7 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
     """Return the step that removes a host from the cluster.
 
     The host's node is removed last, because a repeated command finds the host by the node's address.
-    With `forced` a host that does not answer is removed without being cleaned.
+    With `forced`, a silent host is removed without being cleaned.
     """
 
     def done() -> Answer:

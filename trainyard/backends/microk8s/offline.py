@@ -32,7 +32,7 @@ def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def unverified(lab: Lab) -> str:
-    """Return a warning about snap files that snapd cannot verify without .assert, or ""."""
+    """Return a warning about snap files without .assert, which snapd cannot verify, or ""."""
     found = [path.name for path in lab.snaps if not path.with_suffix(".assert").is_file()]
     if found:
         return (
@@ -125,8 +125,8 @@ def _install(host: Host, path: Path, *flags: str) -> None:
 def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
     """Return the image files that a host lacks.
 
-    The host has an image file if it has a file of the same size, whose name has one of the
-    endings `among` added.
+    The host has an image file if a file there has the same size, and the same name plus one of
+    the endings `among`.
     """
     missing = []
     for path in lab.images:

@@ -157,7 +157,7 @@ def settings(leash: LeashStatus, **more: Any) -> str:
 
 
 def source() -> list[str]:
-    """Return the command of the leash's program, to which the caller appends the settings.
+    """Return the command that runs the leash's program; the caller appends the settings.
 
     The source is an argument of `python3 -c`, so that the image needs nothing but Python.
     """
@@ -167,8 +167,7 @@ def source() -> list[str]:
 def ended(now: ClusterStatus, state: Path) -> str:
     """Return a remark if a cluster with a recorded leash no longer runs, else "".
 
-    The leash's limits show whether the leash can have ended the cluster, and the remark says
-    so.
+    The remark says whether the leash, by its limits, can have ended the cluster.
     """
     record = read_json(state / _RECORD)
     if not record or now.state not in ("absent", "broken"):

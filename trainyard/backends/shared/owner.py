@@ -24,7 +24,7 @@ def current(environ: Mapping[str, str]) -> str:
 
 
 def of_directory(environ: Mapping[str, str], state: Path) -> str:
-    """Return $TRAINYARD_OWNER, else this host's name and the directory of its records."""
+    """Return $TRAINYARD_OWNER, else this host's name and the parent directory of `state`."""
     return given(environ) or f"{socket.gethostname()}:{state.parent.absolute()}"
 
 

@@ -24,8 +24,8 @@ LARGEST_OBJECT_STORE = 1024 * MEBIBYTE
 # /dev/shm is also used by other programs of a node, such as PyTorch's data loaders. Unused shared
 # memory costs nothing.
 SPARE_SHARED_MEMORY = 512 * MEBIBYTE
-# Ray's job supervisor gives a runner this long from SIGTERM to SIGKILL; its default of 3 s is too
-# short to bring outputs back (ray/dashboard/modules/job/job_manager.py).
+# Ray's job supervisor gives a runner this long from SIGTERM to SIGKILL; Ray's default of 3 s is
+# too short to bring outputs back (ray/dashboard/modules/job/job_manager.py).
 JOB_STOP_SECONDS = 8
 # Ray calls a node dead after five refused checks, and only then retries its tasks. Ray's default
 # period needs 15 to 20 s for that. A busy node still has 10 s to answer a check
@@ -65,7 +65,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """The desired state of a node. A node whose recorded plan equals this one is left as it is.
+    """The desired state of a node. A node whose recorded plan equals this plan is left unchanged.
 
     `memory` and `object_store` are in bytes. `gpu_ids` are the real GPUs of the node; None if its
     GPUs are simulated. `others` are settings that only one backend has, by their keys in the
@@ -91,7 +91,7 @@ class NodePlan:
         return self.name == "head"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the plan for the record, with hashes of variables, which may be secrets."""
+        """Return the plan for the record; variables become hashes, because they may be secrets."""
         fields = asdict(self)
         others = fields.pop("others")
         # A node that an older Trainyard recorded without these keys must show no drift.

@@ -24,7 +24,7 @@ _MADE_FROM = "made-from"
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file atomically by one that only this user can read."""
-    # Threads may write at once, so each needs its own temporary file; tempfile's have mode 0600.
+    # Threads may write at once, so each needs its own temporary file; tempfile gives it mode 0600.
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as file:

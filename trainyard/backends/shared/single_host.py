@@ -182,7 +182,7 @@ class Machine(ABC):
             record.make_token(self.token_file)
 
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
-        """Ask Ray for the names of its living nodes; without an answer, the text may say why."""
+        """Ask Ray for its living nodes; return their names, and why Ray was silent, if known."""
         address = self.address()
         if address is None and not nodes:
             return frozenset(), ""

@@ -65,7 +65,7 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
     """Return a diagnosis if a pod's host is gone, or the host's condition Ready is not True.
 
     If the user may not read hosts, `hosts` lacks the host. The host then counts as not ready if the
-    pod's Ready is False while its ContainersReady is True
+    pod's condition Ready is False while ContainersReady is True
     (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
     """
     name = pods.host(pod)
@@ -93,7 +93,7 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
 
 
 def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
-    """Return why the scheduler found no host for a pod; None if it found one, or has not tried.
+    """Return why the scheduler found no host for a pod; None unless it tried and failed.
 
     `wait` is how many seconds a pod may wait for a machine that is added automatically.
     """

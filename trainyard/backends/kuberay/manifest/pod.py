@@ -57,7 +57,7 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 class Inputs:
     """All inputs of the rendered objects.
 
-    `image` is the head's reference by digest; `images` has those of groups with another image.
+    `image` is the head's image by digest; `images` has the images of groups that use another.
     `pull_secrets` names all pull Secrets. `owner` is the cluster's owner.
     """
 
