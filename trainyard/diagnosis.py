@@ -27,7 +27,7 @@ class Rule:
     """One kind of failure: how to recognize it, its message and its hint.
 
     `pattern` is searched for in the outside system's text. `reasons` are the system's short codes
-    (ImagePullBackOff, an HTTP status). If a rule has any, one of them must match as well. In
+    (ImagePullBackOff, an HTTP status). If a rule has `reasons`, one of them must match as well. In
     `message` and `hint`, {name} is a named group of the pattern or an argument of `explain`. `key`
     names the kind of cause. `tolerates` is the number of seconds in which the failure may still
     resolve itself.
@@ -109,7 +109,7 @@ def explain(
 
 
 def merged(causes: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Merge causes of the same message and error class, with the nodes of all of them."""
+    """Merge causes with the same message and error class, and join their nodes and hosts."""
     found: dict[tuple[str, str], Diagnosis] = {}
     for cause in causes:
         key = cause.message, cause.error.__name__

@@ -42,7 +42,7 @@ class RayNodeConfig:
         }
 
     def within(self, gpus: int, nodes: int) -> RayNodeConfig:
-        """Return this node with at most its share of `gpus` among `nodes` nodes."""
+        """Return this node with its GPUs limited to an equal share of `gpus` for `nodes` nodes."""
         return replace(self, gpu_count=min(self.gpu_count, gpus // max(1, nodes)))
 
 
@@ -114,7 +114,7 @@ class RayClusterConfig:
         return self.head_node.gpu_count + sum(groups)
 
     def kubernetes(self) -> dict[str, Any]:
-        """Return the settings for Kubernetes only, by their paths in a cluster file.
+        """Return the settings that only Kubernetes has, by their paths in a cluster file.
 
         >>> SimpleRayCluster(1, RayNodeConfig(cpu=1.5, memory_gb=2.5)).kubernetes()
         {'kuberay.groups.head.requests.cpus': 1.5}

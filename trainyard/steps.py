@@ -82,7 +82,8 @@ class Stage:
 
     `expand` may read from outside systems, but changes nothing; making a Stage reads nothing. `id`
     names the stage for code, as a step's does. `after` is the id of an earlier step that `expand`
-    depends on. While that step does not hold, a plan prints its title instead of calling `expand`.
+    depends on. While that step does not hold, a plan prints the stage's title instead of calling
+    `expand`.
     """
 
     id: str
@@ -252,7 +253,7 @@ def asked(
 ) -> Iterator[tuple[Step | Stage, PlannedStep]]:
     """Yield each step with its planned effect.
 
-    Stages are expanded, unless their `after` does not hold: such a stage itself is yielded.
+    A stage whose `after` does not hold is itself yielded; other stages are expanded.
     `missing` collects the titles of steps that do not hold, by step id, also inside stages.
     """
     missing = {} if missing is None else missing

@@ -278,7 +278,7 @@ def _instances(api: Any, tags: Settings) -> dict[str, bool]:
 def _kill_autoscaler() -> None:
     """Kill Ray's autoscaler, which would launch new workers.
 
-    Then wait EVERY seconds, until AWS lists the instances that the autoscaler requested last.
+    Then wait EVERY seconds: by then, AWS lists the instances that the autoscaler requested last.
     """
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):

@@ -86,7 +86,7 @@ class Cluster:
         self._ray_env = ray_env
         self._runs: list[Run] = []
         self._blocks: list[_Block] = []
-        # The runtime_env with which `ray` is connected to this cluster, None if it is not.
+        # The runtime_env with which `ray` is connected to this cluster; None while unconnected.
         self._connected_with: dict[str, Any] | None = None
 
     @classmethod

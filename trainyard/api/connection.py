@@ -167,7 +167,7 @@ def _loopback_kept() -> Iterator[None]:
 
     Otherwise Ray replaces 127.0.0.1 by another address of this machine, at which a local cluster
     does not listen. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 does the same, but is read only when Ray is
-    imported (ray/_private/services.py). Therefore this changes the constant.
+    imported (ray/_private/services.py). Therefore this function changes Ray's constant.
     """
     constants: Any = importlib.import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER

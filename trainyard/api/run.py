@@ -61,7 +61,7 @@ class Run:
 
     @property
     def best(self) -> Trial | None:
-        """Return the best trial of a sweep so far, None before one is complete."""
+        """Return the best trial of a sweep so far; None before any trial is complete."""
         sweep = self._heard.state and self._heard.state.sweep
         return sweep.best if sweep else None
 

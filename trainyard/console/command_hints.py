@@ -1,8 +1,8 @@
 """Add the user's flags to commands in messages, so that users can copy the commands.
 
 Only tasks/ knows the command line. Messages of other code name plain commands, such as
-`trainyard image.push`. This module adds those of the user's flags that the command accepts; a
-function of tasks/ (`install`) says which. A command that already has `-f` is unchanged.
+`trainyard image.push`. This module adds those of the user's flags that the command accepts, as
+the function from `install` says. A command that already has `-f` is unchanged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Flags:
     given: tuple[tuple[str, str], ...] = ()
 
 
-# Returns the arguments of a command by its name, None for an unknown name; None before `install`.
+# Set by `install`: returns a command's arguments by its name, None for an unknown name.
 _arguments: Callable[[str], set[str] | None] | None = None
 _typed: ContextVar[Flags] = ContextVar("typed", default=Flags())  # noqa: B039 - it is frozen
 

@@ -303,7 +303,7 @@ def _on(node: str | None) -> str:
 def _trial_ended(event: TrialEnded, sweep: Sweep) -> Iterator[str]:
     trial = sweep.trials[event.trial]
     if not trial.tasks:
-        return  # a trial of the former sweep that this one continues
+        return  # a trial of the former sweep, which this sweep continues
     value = ""
     if trial.value is not None:
         value = f" {formats.number(trial.value)}"

@@ -91,7 +91,7 @@ def _extent(files: Iterable[AttemptFiles], where: str) -> str:
 def _of_tasks(
     what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]
 ) -> Iterator[str]:
-    """Yield a line on files of one kind: names for the first task, a count of others.
+    """Yield a line on files of one kind: names for the first task, a count of the other tasks.
 
     `which` chooses the kind among the files of a task's last attempt; `what` is the kind's name.
     """

@@ -30,7 +30,7 @@ class Named:
 
 @dataclass(frozen=True)
 class AttemptFiles:
-    """The outputs of an attempt that the cluster's head received, and other files of the attempt.
+    """An attempt's outputs that the cluster's head received, and the attempt's other files.
 
     `files` and `bytes` count the received outputs. `not_brought` are outputs that stayed behind,
     each with the reason. `absent` are declared outputs that did not exist at the end. `undeclared`

@@ -89,8 +89,8 @@ class Series:
 class Curves:
     """The curves of a page, and how many are left out.
 
-    `tags` are the scalars, sorted by name. `telling` has the same scalars, those that readers most
-    likely want to see first.
+    `tags` are the scalars, sorted by name. `telling` has the same scalars, beginning with
+    those that readers most likely want to see.
     """
 
     series: Sequence[Series]

@@ -99,7 +99,7 @@ def read_directory(
     one training, too.
 
     A table (see `read_table`; `step` names its steps) is read only if its subdirectory has no event
-    files, because loggers that write both write the same values. At most `tags` tags of each
+    files, because a logger that writes both gives them the same values. At most `tags` tags of each
     subdirectory are read.
     """
     paths = [directory / name for name in tree.files(str(directory))]

@@ -171,7 +171,7 @@ def find(
     For a job, this is its newest run. Without a name, return the newest run (of the cluster, if
     given). `elsewhere` is the hint for an unknown run.
 
-    Raises RequestError with the nearest names.
+    Raises RequestError if no run matches, or if several do.
     """
     known = runs(home, cluster=cluster)
     if name is None and known:

@@ -162,7 +162,7 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos: for each task the last by name, up to an equal share.
+    """Return images and videos: each task's last ones by name, at most an equal share per task.
 
     `link` is the link to the file. `source` is the content of a small image, else the link again.
     """

@@ -54,10 +54,10 @@ class Capacity:
         return Place([among], avoided)
 
     def window(self, task: Task) -> int:
-        """Return how many tasks of a shape may be in Ray at the same time.
+        """Return how many Ray tasks of a shape may be in flight at the same time.
 
-        The number is twice what the nodes fit, and at least _LEAST_WINDOW. So Ray starts the next
-        task as soon as one ends, and an autoscaler sees the demand.
+        The number is twice as many as fit on the nodes, and at least _LEAST_WINDOW. So Ray starts
+        the next task as soon as one ends, and an autoscaler sees the demand.
         """
         return max(_LEAST_WINDOW, 2 * nodes.slots(task, self._nodes.known))
 

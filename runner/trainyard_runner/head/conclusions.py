@@ -44,8 +44,8 @@ class Conclusions:
     def ended(self, live: Live, ending: Ending) -> None:
         """Record how an attempt ended, and retry or finish its unit.
 
-        The first task of a gang that fails stops the whole gang. A unit is retried or finished once
-        all its tasks have ended.
+        The first task that fails or is lost stops its whole gang. A unit is retried or finished
+        once all its tasks have ended.
         """
         self._records.end(live.record, ending)
         self._blame(live)
@@ -66,7 +66,7 @@ class Conclusions:
             self._over(unit)
 
     def finish(self, units: Iterable[Unit], state: State, *, reason: str | None = None) -> None:
-        """End the tasks of units in `state` for good: count them, and write their events."""
+        """End the tasks of units for good, with this state: count them, and write their events."""
         for unit in units:
             for task in unit.tasks:
                 self._finish(task.name, state, unit.attempt, reason=reason)

@@ -128,7 +128,7 @@ def _free(name: str, demand: Demand) -> str:
 class DemandWatch:
     """Writes an event once commands have waited in Ray for _PATIENCE seconds.
 
-    Afterwards, it writes an event whenever the requests that wait have changed.
+    Afterwards, it writes an event whenever the pending requests have changed.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class DemandWatch:
         return self._clock() >= self._due
 
     def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
-        """Write an event if the requests of commands that wait in Ray have changed.
+        """Write an event if the commands' pending requests in Ray have changed.
 
         Call this when `is_due`. Waits shorter than _PATIENCE seconds are not reported. `connected`
         asks Ray which tasks have drivers. `submitted`: this run's tasks that Ray has not started.

@@ -97,7 +97,7 @@ class TheRay:
                 skip_submission_job_info_field=True, skip_is_running_tasks_field=True
             )
         except TypeError:
-            # Ray 2.36 and older lack these options. They ask every driver, which takes longer.
+            # Ray 2.36 and older lack these options, and ask every driver, which takes longer.
             found = client.get_all_job_info()
         return [_ray_job(entry) for entry in found.values()]
 
@@ -170,7 +170,7 @@ class TheRay:
 
 
 def _tables() -> Any:
-    """Return Ray's accessor of its tables."""
+    """Return Ray's GlobalStateAccessor, connected."""
     connect = getattr(state.state, "_connect_and_get_accessor", None)
     if connect is not None:
         return connect()

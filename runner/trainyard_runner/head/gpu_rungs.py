@@ -196,10 +196,9 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
-    """Return, in words, which task saw other GPUs than its own; None if no task did.
+    """Return, in words, which task did not run, or had no GPU for itself alone; else None.
 
-    `each`: what each of a node's tasks saw while all ran at the same time. A task that did not run
-    counts, too.
+    `each`: what each of a node's tasks saw while all ran at the same time.
     """
     for view in each:
         if problem := view.get("problem"):

@@ -41,7 +41,7 @@ class Holding:
     waiting: int = 0  # tasks
 
     def all_of(self, name: str) -> float:
-        """Return the amount of a resource that the run holds, or needs free for actors."""
+        """Return how much of a resource the run holds, plus what it needs free for actors."""
         return sum(held.get(name, 0.0) for held in self.nodes.values()) + self.actors.get(name, 0.0)
 
 

@@ -128,7 +128,7 @@ class InFlight:
             self._gang = None
 
     def receive(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for a message, then apply one batch of each Ray task."""
+        """Wait up to `timeout` seconds for a message, then apply a batch of each ready Ray task."""
         if not self._ray_tasks:
             time.sleep(0.02)
             return

@@ -38,8 +38,8 @@ def explain(
 ) -> Ending:
     """Return the ending of an attempt for which Ray raised `error`.
 
-    `is_alone`: its Ray task had no other open attempt. Otherwise, an attempt out of memory counts
-    as lost: another one may have used the memory.
+    `is_alone`: its Ray task had no other open attempt. Otherwise, an attempt that ran out of
+    memory counts as lost: another attempt may have used the memory.
     """
     where = node or "its node"
     if isinstance(error, exceptions.TaskCancelledError):
@@ -93,7 +93,7 @@ def of_worker() -> tuple[str, ...]:
 def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Ending:
     """Return the ending of an attempt whose worker reported no end, as after `ray.cancel`.
 
-    `culprit`: the task of its gang that failed first.
+    `culprit`: the first task that failed or was lost in the attempt's gang.
     """
     if is_stopping:
         return Ending("stopped", "the run was stopped")

@@ -81,7 +81,7 @@ class Queue:
 
         The Ray task runs the units in order. A unit gets a Ray task of its own if `is_alone`, if it
         was tried before, or if it has actors. Ray has at most `window` Ray tasks of the shape.
-        While fewer units than that wait, each gets a Ray task of its own.
+        While fewer than `window` units wait, each gets a Ray task of its own.
         """
         line = self._lines[shape]
         if is_alone or shape.actors:

@@ -32,10 +32,10 @@ class Answer:
 
 
 def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
-    """Drop the answers of dead nodes that were replaced, or that an autoscaler may remove.
+    """Drop failed answers of dead nodes that were replaced, or that an autoscaler may remove.
 
-    Ray lists a recreated node twice for a while. Answers with facts are kept. The answer of any
-    other dead node gets the problem that the node left the cluster.
+    Ray lists a recreated node twice for a while. The failed answer of any other dead node gets the
+    problem that the node left the cluster.
     """
     now = {node.node_id for node in alive}
     names = set(names_of(alive))

@@ -151,7 +151,7 @@ class Scheduler:
                 self._submit_line(unit, submitted=submitted[shape])
 
     def _submit_line(self, first: Unit, *, submitted: int) -> None:
-        """Submit units of one shape until one must wait; Ray has `submitted` tasks of the shape."""
+        """Submit units of one shape until one must wait; `submitted` Ray tasks are in flight."""
         shape = first.tasks[0].shape
         window = self._capacity.window(first.tasks[0])
         unit: Unit | None = first

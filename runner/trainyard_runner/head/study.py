@@ -18,7 +18,7 @@ from trainyard_runner.wire.space import Params
 
 # If the search proposes this many known configurations in a row, random ones are drawn instead.
 _TRIES = 4
-# If this many random ones are known, too, the search gives up.
+# If this many random configurations are known, too, the search gives up.
 _DRAWS = 100
 # How a trial ended: Optuna's name, and the name in events.
 _OUTCOMES: dict[str, TrialOutcome] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
@@ -116,8 +116,8 @@ class Study:
     def ask(self) -> tuple[int, Params, int | None] | None:
         """Return an untried configuration: (trial, parameters, continued trial or None).
 
-        A trial may continue one that was running when a former run ended. Returns None if the space
-        is used up (`is_used_up`), or if only known configurations were proposed.
+        The trial may continue a trial that was running when a former run ended. Returns None if the
+        space is used up (`is_used_up`), or if only known configurations were proposed.
         """
         for tries in range(_TRIES + _DRAWS):
             trial = self._proposed(by_chance=tries >= _TRIES)
@@ -151,7 +151,7 @@ class Study:
         return self._study.ask()
 
     def _untried(self, seed: int) -> Iterator[Params]:
-        """Yield each configuration of a finite space that is still unknown when its turn comes.
+        """Yield the configurations of a finite space; skip each that is known when its turn comes.
 
         A grid search gets them in the grid's order, other searches in random order.
         """

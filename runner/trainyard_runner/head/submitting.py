@@ -47,15 +47,15 @@ class RayTask:
 class Live:
     """An attempt that was submitted to Ray.
 
-    `taken` is its task, with a share of a node replaced by CPUs, GPUs and memory.
+    `taken` is the attempt's task, with a share of a node replaced by CPUs, GPUs and memory.
     """
 
     unit: Unit
     task: Task
     taken: Task
     record: AttemptRecord
-    # References to the checkpoint and outputs with which the attempt begins. The attempt's first
-    # message drops them: the node has the objects by then.
+    # References to the checkpoint and outputs with which the attempt begins. They are dropped
+    # at the attempt's first message: the node has the objects by then.
     held: list[Any] = field(default_factory=list)
 
 
@@ -63,8 +63,8 @@ class Live:
 class Place:
     """Where a unit may run.
 
-    `among`: nodes of one size for each task, which gets its share on one of them; None for a task
-    without a share. `avoided`: ids of nodes on which no task of the unit may run.
+    `among`: for each task, nodes of one size, one of which gives the task its share; None without
+    a share. `avoided`: ids of nodes on which no task of the unit may run.
     """
 
     among: Sequence[Alike | None]
@@ -192,7 +192,7 @@ class Submitter:
     def _order(
         self, unit: Unit, task: Task, taken: Task, *, master: str | None
     ) -> tuple[Order, list[Any]]:
-        """Return the order of an attempt, and references to the checkpoint and outputs in it.
+        """Return an attempt's order, and references to the order's checkpoint and outputs.
 
         Ray deletes objects without references: keep the references until the node has the objects.
         """

@@ -55,7 +55,7 @@ class Cluster:
 class Reason:
     """The reason why tasks wait.
 
-    `tasks`: how many wait. `needs`: what one unit of them asks for. `holders`: the runs that hold
+    `tasks`: how many wait. `needs`: what one waiting unit asks for. `holders`: the runs that hold
     the missing resources, or need them free for actors. `text`: the whole reason in words.
     """
 
@@ -251,7 +251,7 @@ def _in_use(
 
 
 def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held]:
-    """Yield how much of a resource each run holds on `places`, without runs that hold none."""
+    """Yield how much of a resource each run holds on `places`; runs that hold none are left out."""
     for holding in cluster.holdings:
         of_run = cluster.started.get(holding.run, {})
         by_tasks = 0.0

@@ -138,7 +138,7 @@ class Attempt:
         if self._final.get("exit") == 0 and not self._final["left"]:
             self._place.hand_on()
         else:
-            # Not kept for the next attempt: a process that could not be ended may still write here.
+            # The directories are not reused: a process that was not ended may still write here.
             self._place.remove()
 
     def _prepare(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> None:

@@ -1,10 +1,10 @@
 """Watches a task's checkpoint directory, and sends consistent snapshots of it to the head.
 
-A snapshot of the whole directory is sent once nothing in it has changed for QUIET seconds. No
-process may have a file in it open for writing. The snapshot is dropped if the directory changed
-during the copy. If the directory changes for RESTLESS seconds without a pause, a snapshot takes
-only the files that are closed and did not change during the copy. For the other files, the head
-keeps the versions of the last snapshot.
+A snapshot of the whole directory is sent once nothing in the directory has changed for QUIET
+seconds and no process has a file there open for writing. The snapshot is dropped if the directory
+changed during the copy. If no such moment comes within RESTLESS seconds after a change, a snapshot
+takes only the files that are closed and did not change during the copy. For the other files, the
+head keeps the versions of the last snapshot.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Child:
         return message or {"exit": None, "left": False}
 
     def files_written(self, below: Path, *, mapped_only: bool = False) -> set[str]:
-        """Return the files below a directory that the command's processes have open for writing.
+        """Return the files that the command's processes have open for writing below a directory.
 
         Files that are mapped for writing count, too; with `mapped_only`, only these.
         """
@@ -175,7 +175,7 @@ class Child:
         return []
 
     def abandon(self) -> None:
-        """Give up the guard; end all processes with the command's mark, and its process group."""
+        """Give up the guard; end the command's process group, and all processes with its mark."""
         global _guard
         _guard = None
         self.guard.socket.close()

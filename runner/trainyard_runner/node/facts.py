@@ -56,7 +56,7 @@ for gpu in range(torch.cuda.device_count()):
 print(json.dumps({"version": torch.__version__, "count": torch.cuda.device_count(), "wrong": wrong}))
 """
 # Prints a list of Vulkan's devices, {"name", "cpu"}: "cpu" is true for a software renderer. In
-# vulkan_core.h, VkInstanceCreateInfo has the sType 1, and a CPU the device type 4.
+# vulkan_core.h, VkInstanceCreateInfo has the sType 1, and a CPU has the device type 4.
 _VULKAN = """
 import ctypes, json
 vulkan = ctypes.CDLL("libvulkan.so.1")
@@ -159,7 +159,7 @@ def gpu_models(listing: str, *, visible: str | None) -> list[str]:
 
 
 def _visible_on_node() -> str | None:
-    """Return the raylet's CUDA_VISIBLE_DEVICES; a worker's lists only the GPUs of its task."""
+    """Return the raylet's CUDA_VISIBLE_DEVICES; in a worker, it lists only the task's GPUs."""
     try:
         entries = Path("/proc", os.environ["RAY_RAYLET_PID"], "environ").read_bytes().split(b"\0")
     except (KeyError, OSError):

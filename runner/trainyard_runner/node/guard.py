@@ -116,7 +116,7 @@ class Guard:
                 self._abandon()
             elif "stop" in request:
                 if request["dump"]:
-                    # If the command ended before by itself, the worker gets only the last message.
+                    # If the command ended by itself already, the worker gets only the last message.
                     self._send({"dumps": True})
                     self._dump_stacks()
                 return float(request["stop"])

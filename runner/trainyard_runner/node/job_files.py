@@ -40,7 +40,7 @@ class JobFiles:
         self._fetch = fetch
 
     def copy(self, target: Path) -> dict[str, Identity]:
-        """Copy the files into `target`, except over existing ones; return identities by name.
+        """Copy the files into `target`, skipping existing ones; return identities by name.
 
         Raises OSError, for example on a full disk.
         """
@@ -125,7 +125,7 @@ def changed(
 
 
 def _copy(item: os.DirEntry[str], path: Path) -> Identity:
-    """Copy a file with its mode and time of writing; `shutil.copy2` takes 1.5 times as long."""
+    """Copy a file with its mode and mtime; `shutil.copy2` takes 1.5 times as long."""
     found = item.stat(follow_symlinks=False)
     mode = stat.S_IMODE(found.st_mode)
     with Path(item.path).open("rb", buffering=0) as source, path.open("xb") as target:

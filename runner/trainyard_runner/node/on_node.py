@@ -29,7 +29,7 @@ Messages = list[tuple[int, Batch | None]]
 
 
 def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Messages]:
-    """Run the orders' attempts, and yield their messages; stop after one that is not quick.
+    """Run the orders' attempts, and yield their messages; stop after an attempt that is not quick.
 
     The remaining orders are returned as soon as that attempt has run longer than QUICK.
     """

@@ -1,4 +1,4 @@
-"""Collects a command's output into chunks, which end with a whole line if it ends soon."""
+"""Collects a command's output into chunks, which end at a line's end if that comes soon."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class OutputWatch:
         """Yield the messages of an archive with the changes since the last look, if any."""
         began = self._clock()
         began_ns = self._wall_ns()
-        # Asked before and after the scan; a file that is mapped only in between gets a new mtime.
+        # Called before and after the scan: a file mapped only in between gets a new mtime.
         mapped = self._mapped()
         entries, left_out = self._scan()
         mapped |= self._mapped()
@@ -147,7 +147,7 @@ class OutputWatch:
             yield ("outputs", {"files": 0, "whole": False, "removed": names, "left_out": []})
 
     def _is_whole_due(self, entries: Entries, removed: list[str], lost: set[str]) -> bool:
-        """Return whether to send all outputs, in an archive that replaces those of the head.
+        """Return whether to send all outputs, in an archive that replaces the head's archives.
 
         False while a path cannot be read, because the head may have a former version of that path.
         """
@@ -253,5 +253,5 @@ def _order(entry: Entry) -> tuple[bool, str]:
 
 
 def _is_no_curve(entry: Entry) -> bool:
-    """Return a sort key that puts TensorBoard's event files first, as users look at them first."""
+    """Return a sort key that puts TensorBoard's event files first: users look at them first."""
     return "tfevents" not in entry.name

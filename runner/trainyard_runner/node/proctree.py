@@ -132,7 +132,7 @@ def is_python(pid: int) -> bool:
 
 
 def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> set[str]:
-    """Return the full paths of files below a directory that processes can write.
+    """Return the full paths of the files that processes can write below a directory.
 
     These are files that are mapped for writing and, without `mapped_only`, files that are open for
     writing. On systems without /proc, no files are found.

@@ -1,4 +1,4 @@
-"""Decides when to end an attempt: its watched metric is late, silent, constant or not a number."""
+"""Decides when to end an attempt whose watched metric is late, silent, constant or not a number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard_runner.wire.names import plain
 # At least this many seconds pass between two readings: of files, or of an MLflow server.
 _EVERY = 1.0
 _EVERY_OF_SERVER = 5.0
-# The pause after a reading, as a multiple of its duration: a task may have very many files.
+# The pause after a reading, in multiples of the reading's duration: tasks may have many files.
 _SHARE = 5
 _LAST_SECONDS = 60.0
 # Seconds. Attempts look every 0.2 s; a longer pause means that the node was suspended or overloaded.
@@ -38,8 +38,8 @@ class Rules:
     """Decides when an attempt has to end.
 
     All times are seconds of a clock that begins with the attempt, and pauses while the node is
-    suspended or overloaded. `moved`: when the last value was read. `changed`: when a different value
-    was last read. `last`: the last finite value.
+    suspended or overloaded. `moved`: when the last finite value was read. `changed`: when a
+    different value was last read. A failed reading restarts both. `last`: the last finite value.
     """
 
     watch: dict[str, Any]
@@ -126,7 +126,7 @@ class MetricWatch:
         self._reader.feed(output)
 
     def look(self) -> list[tuple[str, Any]]:
-        """Start a reading if one is due; return the values of a finished one as messages.
+        """Start a reading if one is due; return the values of a finished reading as messages.
 
         Sets `broken` if a rule is broken. The rules' clock advances by at most _PACE per call.
         """

@@ -32,7 +32,7 @@ class Spare:
         self._root: Path | None = None
 
     def take(self, prefix: str, parent: Path) -> Path | None:
-        """Rename the kept directories' parent for the next attempt; return it, or None."""
+        """Rename the kept directories' parent for the next attempt; return its path, or None."""
         if self._root is None:
             return None
         root = self._root
@@ -84,7 +84,7 @@ class Workspace:
             parts = fetch(restored["parts"])
             left_out += outputs.apply(parts, self.output, removed=restored["removed"])
 
-        # A directory comes before a declared output inside it, and takes the output along.
+        # A declared directory is moved first, together with any declared output inside it.
         for declared in sorted(order["outputs"]):
             if os.path.lexists(self.output / declared):
                 (self.directory / declared).parent.mkdir(parents=True, exist_ok=True)

@@ -154,7 +154,7 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
 
 
 def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
-    """Return the entries without links to existing paths that are not sent.
+    """Return the entries, except links whose targets exist but are not sent.
 
     Such links are appended to `left_out` as lost. Links to paths that do not exist are kept.
     """
@@ -347,7 +347,7 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
 
 
 def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
-    """Return (offset, length) of each part of a file that is no hole."""
+    """Return (offset, length) of each of a file's data segments, without the holes."""
     found: list[tuple[int, int]] = []
     at = 0
     while at < size:
@@ -400,7 +400,7 @@ def _header(
 
 
 def _members(path: Path, wanted: set[str]) -> Iterator[bytes]:
-    """Yield the bytes of an archive's members that are in `wanted`, with their headers."""
+    """Yield the bytes of an archive's `wanted` members, headers included."""
     with tarfile.open(path) as archive, path.open("rb") as file:
         for member in archive:
             if member.name in wanted:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-# Bytes. Larger records are skipped: they hold images, histograms or text, and a scalar has about 50.
+# Bytes. Larger records hold images, histograms or text, and are skipped; a scalar takes about 50.
 _LARGEST = 64 * 1024
 # tensorflow/core/framework/types.proto
 _FLOAT = 1
@@ -26,7 +26,7 @@ def scalars(file: BinaryIO) -> Iterator[tuple[str, float, float, float]]:
     """Yield (tag, step, value, seconds since 1970) from the file's position on.
 
     Afterwards, the position is after the last complete record, so that the next call reads an
-    incomplete one. A damaged record is skipped.
+    incomplete record again. A damaged record is skipped.
     """
     size = os.fstat(file.fileno()).st_size
     while file.tell() + 12 <= size:

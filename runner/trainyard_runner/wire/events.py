@@ -37,7 +37,7 @@ class Event:
         return own
 
     def line(self) -> dict[str, Any]:
-        # `seq` and `time` are named first so that they lead the line; `vars` has their values.
+        # The zeros only put `seq` and `time` first on the line: `vars` replaces them.
         return {"seq": 0, "time": 0.0, "event": self.kind, **vars(self)}
 
 
@@ -270,7 +270,7 @@ class StudyGrown(Event):
 class Waiting(Event):
     """Tasks wait for resources; `tasks` is their number.
 
-    `needs`: what one unit of them asks for. `holders`: the runs that hold these resources, or need
+    `needs`: what one waiting unit asks for. `holders`: the runs that hold these resources, or need
     them free for actors. `again`: an earlier event had the same reasons, with other numbers.
     """
 

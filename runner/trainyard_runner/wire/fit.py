@@ -141,7 +141,7 @@ def total(tasks: Sequence[Task]) -> Task:
 
 
 def describe(task: Task) -> str:
-    """Return the resources, and the node or group, that a task asks for, in words."""
+    """Return, in words, the resources and the node or group that a task asks for."""
     asked = _amounts(task)
     if task.share is not None:
         asked = [_share(task, task.share)]
@@ -187,7 +187,7 @@ def amount(resource: str, value: float) -> str:
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
-    """Return, in words, how much a node has at most of CPUs, GPUs and the task's other resources.
+    """Return, in words, a node's largest amounts of CPUs, GPUs and the task's other resources.
 
     The amounts may be of different nodes.
     """
@@ -209,7 +209,7 @@ def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
 
 
 def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
-    """Return a node for each task, in the tasks' order, so that all fit at once, or None.
+    """Return a node for each task, in the tasks' order; None unless all fit at once.
 
     As Ray's PACK does, this places larger tasks first, each on the first node with room.
     """

@@ -41,7 +41,7 @@ def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     living = list(alive)
     names = set(names_of(living))
     lacking = []
-    # Groups of living nodes that may replace missing ones, being optional or having a new name.
+    # The group of each living node that may replace a missing one: optional, or with a new name.
     spare = []
     for node in expected:
         if not node.optional and node.name not in names:

@@ -44,7 +44,7 @@ class Task:
     outputs: tuple[str, ...] = ()
     watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
     actors: Room = NO_ROOM  # resources to keep free for the task's actors and Ray tasks
-    continues: str | None = None  # the former run's task whose checkpoint this one begins from
+    continues: str | None = None  # the former run's task whose checkpoint this task continues
 
     @property
     def shape(self) -> Shape:
@@ -57,7 +57,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A node that the cluster file declares; only an autoscaler makes an `optional` one."""
+    """A node that the cluster file declares; only an autoscaler makes `optional` nodes."""
 
     name: str
     group: str | None = None

@@ -46,7 +46,7 @@ class Alike:
 
 @dataclass
 class Asked:
-    """Numbers of tasks of a shape in flight on nodes of one size; `unplaced` have no node yet."""
+    """Numbers of Ray tasks in flight for one shape and node size; `unplaced` have no node yet."""
 
     all: int = 0
     unplaced: int = 0
@@ -108,9 +108,9 @@ def chosen(
 ) -> Alike | None:
     """Return the nodes of one size for the next task; None while no size has a free place.
 
-    `places` may have nodes that an autoscaler would add. `asked`: the tasks of the shape that are
-    in flight, by size. The size with the most room now is chosen. `free`, which asks Ray, is called
-    only if several sizes have a place.
+    `places` may have nodes that an autoscaler would add. `asked`: the shape's Ray tasks in flight,
+    by size. The size with the most room now is chosen. `free`, which asks Ray, is called only if
+    several sizes have a place.
     """
     candidates = []
     for sized in alike(task, places):
@@ -135,7 +135,7 @@ def chosen(
 
 
 def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[Alike] | None:
-    """Return nodes of one size for each task of a gang, so that all fit at once, or None.
+    """Return nodes of one size for each task of a gang; None unless all tasks fit at once.
 
     If nodes differ in size, `free` asks Ray, and sizes with room now are preferred.
     """

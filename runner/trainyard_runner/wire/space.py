@@ -16,7 +16,7 @@ MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with each placeholder replaced, and single braces for `{{` and `}}`.
+    """Return the text with each placeholder replaced, and `{{` and `}}` as single braces.
 
     Raises KeyError for a placeholder without a value, which checked job files do not have.
     """

@@ -64,7 +64,7 @@ def empty(path: str) -> None:
 
 
 def make(path: str) -> None:
-    """Make a directory in place of a file or link; if it exists, give its owner all rights."""
+    """Make a directory, replacing a file or link; give an existing directory's owner all rights."""
     try:
         Path(path).mkdir()
     except FileExistsError:
