@@ -110,7 +110,7 @@ class OwnPackage:
     """
 
     def __init__(self, declared: Mapping[str, Any], attempt: str, store: Store) -> None:
-        """Choose the copy's name; set `environment` to `declared` with the copy.
+        """Choose the copy's name; `environment` becomes `declared` with the copy as working_dir.
 
         The first `keep` makes the copy.
         """

@@ -6,10 +6,7 @@ ADDRESS = (
     "lab.yaml:3: registry.address: must be HOST or HOST:PORT, without http:// and without "
     "a user, got "
 )
-REMOTE = (
-    "lab.yaml:3: auth: must be 'token' unless the cluster is on loopback, and "
-    "existing.address is http://"
-)
+REMOTE = "lab.yaml:3: auth: must be 'token', because existing.address (http://"
 EXISTING = "name: lab\nbackend: existing\n"
 
 NODES = (
@@ -154,7 +151,7 @@ ACCESS = (
     cluster(
         "a host that only begins like loopback",
         f'{EXISTING}auth: none\nexisting: {{address: "http://127.0.0.1.example.org:8265"}}\n',
-        f'{REMOTE}127.0.0.1.example.org:8265, got "none"',
+        f'{REMOTE}127.0.0.1.example.org:8265) is not on loopback, got "none"',
     ),
 )
 

@@ -138,7 +138,7 @@ def _refuse_other_cluster(ray: ModuleType, endpoint: Endpoint) -> None:
     with ray_of(endpoint) as dashboard:
         there = {node.node_id for node in dashboard.nodes()}
     if not here & there:
-        what = f"ray is connected to another Ray than cluster {endpoint.cluster}"
+        what = f"ray is connected to another cluster than {endpoint.cluster}"
         raise OutsideError(what, where=endpoint.address, hint=_DISPATCH)
 
 

@@ -27,8 +27,8 @@ def drawn(
 ) -> str:
     """Return a table of at most `width` terminal columns; if it cannot fit, one line for each cell.
 
-    With `may_shorten`, only cells in these columns are cut, with "…". If it is None, all columns
-    wrap between words. Columns whose cells are all empty are left out.
+    Only cells in the columns `may_shorten` are cut, with "…". If it is None, all columns wrap
+    between words. Columns whose cells are all empty are left out.
     """
     kept = []
     for index in range(len(columns)):

@@ -50,8 +50,8 @@ class Rules:
         """Say whether the last pattern that matches this path ignores it; None if none matches.
 
         Patterns that match only a parent directory do not count: the caller, like git, has checked
-        the parents before. pathspec's own verdict lets such patterns beat later patterns for the
-        file itself. In pathspec's match, the group ps_d is the "/" after a matched directory.
+        the parents before. In pathspec's own verdict they beat later patterns that match the file
+        itself. In pathspec's match, the group ps_d is the "/" after a matched directory.
         """
         name = path.relative_to(self.directory).as_posix() + ("/" if is_directory else "")
         for pattern in reversed(tuple(self.spec.patterns)):

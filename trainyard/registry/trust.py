@@ -79,7 +79,9 @@ def kept_here(target: Target) -> tuple[str, ...]:
             remove = (
                 f"remove it there, then: sudo systemctl reload docker (copies: {path}.DATE-TIME)"
             )
-            texts.append(f"Docker here still has its address in {KEY} of {path}; {remove}")
+            texts.append(
+                f"Docker here still has the registry's address in {KEY} of {path}; {remove}"
+            )
     return tuple(texts)
 
 

@@ -134,8 +134,7 @@ class ExistingSection(Section):
             yield Complaint(("existing",), message)
         elif auth == "none" and self.address is not None and not _is_loopback(self.address):
             message = (
-                "must be 'token' unless the cluster is on loopback, and existing.address "
-                f"is {self.address}"
+                f"must be 'token', because existing.address ({self.address}) is not on loopback"
             )
             yield Complaint(("auth",), message, auth)
         elif auth == "none" and self._tokens():
@@ -269,7 +268,7 @@ class ClusterSpec(Section):
             for key in ("cpus", "memory"):
                 asked = getattr(requests, key)
                 most = getattr(group, key)
-                # `cpus: 0` keeps tasks off a node; the limit for Ray itself is then the request.
+                # `cpus: 0` keeps tasks off a node; the CPU limit of Ray itself then equals the request.
                 if key == "cpus" and most == 0:
                     continue
                 if asked is not None and (most is None or asked > most):

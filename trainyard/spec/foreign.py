@@ -93,8 +93,7 @@ KINDS = (
     Kind(
         "an object of Kubernetes",
         _has("apiVersion", "kind"),
-        "Trainyard makes its own: trainyard cluster.new NAME --backend kuberay, and "
-        "docs/kuberay.md.",
+        "Trainyard makes its own (docs/kuberay.md): trainyard cluster.new NAME --backend kuberay",
     ),
     Kind(
         "a cluster file of `ray up`",

@@ -47,7 +47,7 @@ FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 class Source:
     """A file's value, the place of each key (FILE:LINE, or a flag), and the file's problems.
 
-    `broken` has the paths of keys whose values could not be read; no further problem names them.
+    `broken` has the paths of keys whose values could not be read; they get no further problems.
     """
 
     value: Any

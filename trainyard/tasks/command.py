@@ -35,7 +35,7 @@ SHARED: dict[str, tuple[Any, str]] = {
         None,
         "Set one value of the file: PATH=VALUE, such as workers.0.count=2; may be repeated.",
     ),
-    "backend": ("", "Use another backend than the file names."),
+    "backend": ("", "Use another backend than the file's."),
     "json": (False, "Print one JSON document on stdout; everything else goes to stderr."),
 }
 REGISTRY = ("file", "set_")

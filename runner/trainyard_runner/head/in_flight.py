@@ -86,7 +86,7 @@ class InFlight:
         return attempts
 
     def count(self) -> Counter[Shape]:
-        """Return how many Ray tasks of each shape are in flight; each may have several attempts."""
+        """Count the Ray tasks in flight by shape; a Ray task may have several attempts."""
         return Counter(ray_task.shape for ray_task in self._ray_tasks.values())
 
     def kept_free(self) -> dict[str, float]:

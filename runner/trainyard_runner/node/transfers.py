@@ -41,7 +41,7 @@ class Transfers:
         return messages
 
     def last(self) -> Iterator[list[Message]]:
-        """Yield the rest of each watch's transfer in flight, then its last changes."""
+        """For each watch, yield the rest of a transfer in flight, then the watch's last changes."""
         for watch in self._watches:
             for message in self._in_flight.pop(watch, iter(())):
                 yield [message]

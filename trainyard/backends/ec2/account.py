@@ -49,7 +49,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stag
 
 
 def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
-    """Return inputs from the file alone, without AWS: enough to check Ray's schema."""
+    """Return inputs from the file alone, without AWS: enough for a check by Ray's schema."""
     image = spec.image_of(naming.HEAD) or ""
     images = {}
     for group in spec.groups():

@@ -39,12 +39,12 @@ _OF_GROUP = re.compile(r"nodes of type ([\w-]+)")
 
 
 def address(location: Location, head: Instance) -> str:
-    """Return a URL that reaches the dashboard by an SSH tunnel of this process. Raises HostError."""
+    """Return the URL of an SSH tunnel to the dashboard. Raises HostError."""
     return f"http://127.0.0.1:{forward.local_port(snapshot.reach(location, head), DASHBOARD_PORT)}"
 
 
 def ray_client(location: Location, head: Instance, port: int) -> str:
-    """Return an address that reaches Ray Client by an SSH tunnel of this process. Raises HostError."""
+    """Return the address of an SSH tunnel to Ray Client. Raises HostError."""
     return f"ray://127.0.0.1:{forward.local_port(snapshot.reach(location, head), port)}"
 
 

@@ -30,7 +30,7 @@ HOME = "us-east-1"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 # Optional questions: a user without the rights to ask them can still make a cluster.
 OPTIONAL = {
-    "regions": "whether the region is enabled, and another region has a cluster of that name",
+    "regions": "whether the region is enabled, and whether another has a cluster of that name",
     "quotas": "whether the vCPU quotas suffice",
     "profile": "whether the instance profile exists",
     "may_pass_role": "whether this user may give instances a role",

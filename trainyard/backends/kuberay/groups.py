@@ -103,7 +103,7 @@ def awaited(cluster: Object | None, cluster_pods: Sequence[Object]) -> list[Obje
 
 
 def missing(cluster: Object, cluster_pods: Sequence[Object]) -> list[str]:
-    """Return the groups with fewer pods than their minimum; leaving pods count as pods."""
+    """Return the groups with fewer pods than their minimum; terminating pods count, too."""
     existing = [pods.group(pod) for pod in cluster_pods]
     groups = of_cluster(cluster).values()
     return [group.name for group in groups if existing.count(group.name) < group.least]
