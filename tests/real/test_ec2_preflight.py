@@ -320,9 +320,8 @@ def test_who_may_not_ask_is_not_kept_from_making_a_cluster(lab: Yard, account: C
     steps: list[dict[str, Any]] = lab.json("cluster.plan")["steps"]
 
     assert [step["title"] for step in steps if step["title"].startswith("Not checked")] == [
-        "Not checked: whether the region is enabled, and whether another has a cluster of that name "
-        "(AWS "
-        "does not allow this user to ec2:DescribeRegions)",
+        "Not checked: whether the region is enabled, and whether another has a cluster of that "
+        "name (AWS does not allow this user to ec2:DescribeRegions)",
         (
             "Not checked: whether the vCPU quotas suffice (AWS does not allow this user to "
             "service-quotas:GetServiceQuota)"

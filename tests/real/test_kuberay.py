@@ -329,7 +329,10 @@ def test_scale_changes_one_group_and_says_what_the_file_still_says(
     before = kubernetes.uids(kube, "lab", namespace=SPACE)
     fewer = lab.run("cluster.scale", "cpu=1")
     file = lab.home / "clusters" / "lab.yaml"
-    note = f"note: cpu: 2 in the file, 1 now; write it into {file} to keep it, or the next cluster.up undoes it"
+    note = (
+        f"note: cpu: 2 in the file, 1 now; write it into {file} to keep it, or the next "
+        "cluster.up undoes it"
+    )
     assert note in fewer.stderr.splitlines()
     after = kubernetes.uids(kube, "lab", namespace=SPACE)
     assert len(after) == 2

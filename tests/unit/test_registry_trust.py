@@ -108,7 +108,7 @@ def test_what_lets_docker_trust_a_registry_is_named_with_what_removes_it(
 
     assert trust.kept_here(lab) == (
         f"Docker here still trusts its CA; to remove that: sudo rm -r {tmp_path}/certs.d/{LAB}",
-        f"Docker here still has the registry's address in insecure-registries of {settings}; remove it "
-        "there, then: sudo systemctl reload docker "
+        f"Docker here still has the registry's address in insecure-registries of {settings}; "
+        "remove it there, then: sudo systemctl reload docker "
         f"(copies: {settings}.DATE-TIME)",
     )

@@ -268,7 +268,7 @@ class ClusterSpec(Section):
             for key in ("cpus", "memory"):
                 asked = getattr(requests, key)
                 most = getattr(group, key)
-                # `cpus: 0` keeps tasks off a node; the CPU limit of Ray itself then equals the request.
+                # `cpus: 0` keeps tasks off a node; Ray's own CPU limit then equals the request.
                 if key == "cpus" and most == 0:
                     continue
                 if asked is not None and (most is None or asked > most):

@@ -138,7 +138,8 @@ KINDS = (
     Kind(
         "a task of SkyPilot",
         _is_sky,
-        f"`run` becomes the {_COMMANDS}, `setup` `runtime_env:` or the image, and `envs` `env:`.",
+        f"`run` becomes the {_COMMANDS}, `setup` becomes `runtime_env:` or the image, `envs` becomes "
+        "`env:`.",
     ),
     Kind(
         "a job of Anyscale",

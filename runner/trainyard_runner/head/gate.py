@@ -176,7 +176,7 @@ class SmokeGate:
         return self._free.get(node.node_id, {}).get("GPU", 0)
 
     def _on_each_gpu(self, answers: list[Answer]) -> list[Answer]:
-        """Run one task on each GPU of a node at the same time; add the GPUs they see to the answers.
+        """Run one task on each GPU of a node in parallel; add the GPUs they see to the answers.
 
         This is tried only on nodes that have at least two GPUs, all of them free.
         """
