@@ -200,6 +200,12 @@ def test_a_training_in_a_shell_brings_its_logs_home(
     assert [text[: len(note or "")] for text in found.notes] == ([note] if note else [])
 
 
+def test_notes_of_resources_and_of_a_training_are_both_shown() -> None:
+    found = of_line("wrap_resources.py", "--gpu_per_worker", "1", "--sub_jobs", f"{TRAIN} $X")
+    assert found.notes[0] == IN_SHELL
+    assert found.notes[1].startswith("cpu_per_worker is not given")
+
+
 @pytest.mark.parametrize(
     ("words", "command"),
     [

@@ -93,16 +93,7 @@ def follow(
     journal = Journal(run)
     state = states.load(run)
     fetcher = Fetcher(ray, run, note=screen.note)
-
-    if journal.recording:
-        with store.written(run.shown):
-            run.shown.touch()
-    elif journal.problem:
-        screen.note(
-            f"this run is shown but not recorded: {journal.problem.what}, {journal.problem.where}"
-        )
-    elif not store.read_only.get():
-        screen.note("another command records this run; this one only shows it")
+    _note_recording(journal, run, screen)
 
     follower = Follower(
         ray,
@@ -133,6 +124,18 @@ def follow(
         journal.close()
 
 
+def _note_recording(journal: Journal, run: RunDirectory, screen: Screen) -> None:
+    """Mark a run that is recorded as shown, or tell the user why it is not recorded."""
+    if journal.recording:
+        with store.written(run.shown):
+            run.shown.touch()
+    elif journal.problem:
+        problem = journal.problem
+        screen.note(f"this run is shown but not recorded: {problem.what}, {problem.where}")
+    elif not store.read_only.get():
+        screen.note("another command records this run; this one only shows it")
+
+
 def status(run: RunDirectory, connect: Connect) -> RunStatus:
     """Return the state of a run; its cluster is asked unless the run's end is recorded.
 
@@ -141,6 +144,7 @@ def status(run: RunDirectory, connect: Connect) -> RunStatus:
     state = states.load(run)
     if state.ended:
         return RunStatus(run, state)
+
     try:
         with ray_of(connect(run)) as ray:
             return RunStatus(run, _catch_up(ray, run))
@@ -163,6 +167,7 @@ def logs(
         replay(run, screen)
         if store.read_only.get():
             return concluded(RunStatus(run, state))
+
         return fetch_so_far(run, connect, screen=screen)
 
     with Interrupts(held=True) as interrupts:
@@ -171,6 +176,7 @@ def logs(
             replay(run, screen)
         elif state.started:
             screen.note("continuing after the last line you saw; --all starts from the beginning")
+
         endpoint = connect(run)
         with ray_of(endpoint) as ray:
             return follow(
@@ -275,6 +281,7 @@ def _reached(
         endpoint = connect(run)
     except NotReadyError as error:
         raise _gone(run, state, missing, why=error.what) from error
+
     with ray_of(endpoint) as ray:
         # Outputs are on the head. A new head, or another cluster of that name, has none of them.
         if state.node_id:
@@ -282,6 +289,7 @@ def _reached(
             if state.node_id not in alive:
                 why = f"cluster {state.cluster} has a new head"
                 raise _gone(run, state, missing, why=why)
+
         yield ray
 
 
@@ -366,9 +374,11 @@ def _all_home(
         for task in state.tasks.values():
             fetcher.fetch(state.node_id, task)
     unfetched_outputs = fetcher.wait()
+
     if state.node_id:
         # Whether a checkpoint fits into outputs_limit depends on the size of the fetched outputs.
         fetcher.fetch_checkpoints(state.node_id, state)
+
     if state.ended:
         _report(run, note=note)
     return Unfetched(unfetched_outputs, fetcher.wait_for_checkpoints())
@@ -408,10 +418,15 @@ def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatu
 
 def _left_there(run: RunDirectory, unfetched: Unfetched) -> OutsideError | None:
     """Return the error of results that could not be fetched; None if all were fetched."""
-    reasons = unfetched.outputs or unfetched.checkpoints
+    if unfetched.outputs:
+        kind = "outputs"
+        reasons = unfetched.outputs
+    else:
+        kind = "checkpoints"
+        reasons = unfetched.checkpoints
+
     if not reasons:
         return None
-    kind = "outputs" if unfetched.outputs else "checkpoints"
     return OutsideError(
         f"{kind} of {counted(len(reasons), 'task')} are still on the cluster: {reasons[0].what}",
         where=reasons[0].where,
@@ -427,6 +442,7 @@ def _without_module(state: RunState) -> str | None:
     failed = [task for task in state.tasks.values() if task.state == "failed"]
     if not failed:
         return None
+
     for line in reversed(failed[0].last.tail):
         found = _NO_MODULE.match(line)
         if found:
@@ -435,6 +451,7 @@ def _without_module(state: RunState) -> str | None:
                 "`runtime_env: {pip: [...]}` in its job.yaml. For all jobs: install it in the "
                 "image; on `local`, in the environment in which trainyard is installed."
             )
+
     return None
 
 

@@ -104,34 +104,49 @@ def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) ->
 
     Without such a command, all words are read as one command. Raises RequestError for several.
     """
-    commands = list(chain.from_iterable(lines))
-    known = [command for command in commands if _script(command.words)[0] is not None]
-    if len(known) > 1:
-        raise RequestError(
-            f"{file} has {len(known)} command lines of Isaac Lab's Ray scripts",
-            problems=tuple(
-                Problem(f"{number}.", _shortened(each.line)) for number, each in enumerate(known, 1)
-            ),
-            hint="Import each of them, from a file of its own or behind `--`. If they are one, "
-            "its lines end with \\.",
-        )
+    known = []
+    all_words = []
+    for command in chain.from_iterable(lines):
+        all_words += command.words
+        if _script(command.words)[0] is not None:
+            known.append(command)
 
+    if len(known) > 1:
+        raise _several(file, known)
     if known:
         chosen = known[0]
+        others = [line[0].line for line in lines if chosen not in line]
     else:
-        chosen = Command(list(chain.from_iterable(command.words for command in commands)))
+        chosen = Command(all_words)
+        others = []
 
     found = read(chosen.words, options, name=file.stem.lstrip("."), directory=file.parent)
-    notes = []
+    found = replace(found, notes=(*found.notes, *_notes_of_variables(chosen.words)))
+    return _with_unread(found, [*chosen.rest, *others])
 
-    variables = []
-    for word in chosen.words:
-        variables += _VARIABLE_USED.findall(word)
-    for name in dict.fromkeys(variables):
-        notes.append(f"${name} is expanded on the node, where only `env:` of the job can set it.")
 
-    others = [line[0].line for line in lines if known and chosen not in line]
-    return _with_notes(replace(found, notes=(*found.notes, *notes)), [*chosen.rest, *others])
+def _several(file: Path, commands: Sequence[Command]) -> RequestError:
+    problems = []
+    for number, command in enumerate(commands, 1):
+        problems.append(Problem(f"{number}.", _shortened(command.line)))
+
+    return RequestError(
+        f"{file} has {len(commands)} command lines of Isaac Lab's Ray scripts",
+        problems=tuple(problems),
+        hint="Import each of them, from a file of its own or behind `--`. If they are one, "
+        "its lines end with \\.",
+    )
+
+
+def _notes_of_variables(words: Sequence[str]) -> list[str]:
+    names: list[str] = []
+    for word in words:
+        names += _VARIABLE_USED.findall(word)
+
+    return [
+        f"${name} is expanded on the node, where only `env:` of the job can set it."
+        for name in dict.fromkeys(names)
+    ]
 
 
 def _shortened(line: str) -> str:
@@ -148,13 +163,14 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
         raise _no_job(words)
     if script != "submit_job":
         return _job(words, options, directory)
-    return _with_notes(_aggregated(given, options, name, directory), _before(words, given))
+
+    found = _aggregated(given, options, name, directory)
+    return _with_unread(found, _before(words, given))
 
 
-def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
-    return replace(
-        found, notes=(*found.notes, *(f"not read: {_shortened(text)}" for text in not_read))
-    )
+def _with_unread(found: Imported, texts: Sequence[str]) -> Imported:
+    notes = [f"not read: {_shortened(text)}" for text in texts]
+    return replace(found, notes=(*found.notes, *notes))
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -174,39 +190,43 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
     parser = _parser("submit_job")
     parser.add_argument("--aggregate_jobs", nargs=argparse.REMAINDER, required=True)
     flags = vars(parser.parse_args(given))
-    jobs = [
-        _job(part, options, directory) for part in separators.jobs(flags["aggregate_jobs"], "*")
-    ]
+
+    jobs = []
+    for part in separators.jobs(flags["aggregate_jobs"], "*"):
+        jobs.append(_job(part, options, directory))
+
     if len(jobs) == 1:
-        return _noted(replace(jobs[0], name=name), flags)
-    if any(not each.job.keys() <= {"tasks", "smoke"} for each in jobs):
-        raise RequestError(
-            "aggregate jobs cannot become one job if one is a sweep, needs packages, or starts all "
-            "its tasks at once",
-            hint="Import each by itself: the part between two `*`.",
-        )
+        found = replace(jobs[0], name=name)
+    else:
+        found = _joined(jobs, name)
+    return _noted(found, flags)
 
+
+def _joined(jobs: Sequence[Imported], name: str) -> Imported:
+    """Return one job with the tasks of all `jobs`. Raises RequestError if a job has more."""
     tasks = []
-    for n, each in enumerate(jobs, 1):
-        for task in each.job["tasks"]:
-            tasks.append({**task, "name": f"{n}.{task['name']}"})
-
-    notes = [
-        (
-            "Isaac Lab distributes aggregate jobs over its clusters in turn; here they are tasks of one job, "
-            "on one cluster."
-        )
-    ]
-
     files: dict[str, Path] = {}
-    for each in jobs:
-        notes += each.notes
-        files |= each.files
+    notes = [
+        "Isaac Lab distributes aggregate jobs over its clusters in turn; here they are tasks of "
+        "one job, on one cluster."
+    ]
+    first_smoke: dict[str, Any] = {}
 
-    smoke = next(({"smoke": each.job["smoke"]} for each in jobs if "smoke" in each.job), {})
-    return _noted(
-        Imported(name, {"tasks": tasks, **smoke}, files, tuple(dict.fromkeys(notes))), flags
-    )
+    for number, found in enumerate(jobs, 1):
+        if not found.job.keys() <= {"tasks", "smoke"}:
+            raise RequestError(
+                "aggregate jobs cannot become one job if one is a sweep, needs packages, or starts "
+                "all its tasks at once",
+                hint="Import each by itself: the part between two `*`.",
+            )
+        for task in found.job["tasks"]:
+            tasks.append({**task, "name": f"{number}.{task['name']}"})
+        files |= found.files
+        notes += found.notes
+        if "smoke" in found.job and not first_smoke:
+            first_smoke = {"smoke": found.job["smoke"]}
+
+    return Imported(name, {"tasks": tasks, **first_smoke}, files, tuple(dict.fromkeys(notes)))
 
 
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -262,7 +282,7 @@ def _job_of_words(words: Sequence[str], options: Options, directory: Path) -> Im
     script, given = _script(words)
     if script is None:
         return _tasks([([*shlex.split(options.python), *words], share_of_a_node(1))])
-    return _with_notes(_of_script(script, given, options, directory), _before(words, given))
+    return _with_unread(_of_script(script, given, options, directory), _before(words, given))
 
 
 def _of_script(script: str, given: Sequence[str], options: Options, directory: Path) -> Imported:
@@ -272,8 +292,10 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
         parser.add_argument("--task_cfg", required=True)
         parser.add_argument("--test", action="store_true")
         flags = vars(parser.parse_args(given))
-        described = task_runner.read(directory / flags["task_cfg"], python=options.python)
-        return _noted(_looking_at_gpus(described) if flags["test"] else described, flags)
+        found = task_runner.read(directory / flags["task_cfg"], python=options.python)
+        if flags["test"]:
+            found = _looking_at_gpus(found)
+        return _noted(found, flags)
     if script == "wrap_resources":
         return _wrapped(parser, given, directory)
 
@@ -282,22 +304,25 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
         parser.add_argument(f"--{name}", type=type(default), default=default)
 
     parser.set_defaults(cfg_class=options.cfg_class or TUNER_CFG[1])
-    found = vars(parser.parse_args(given))
-    chosen = Options(**{name: found[name] for name in asdict(options)})
-    return _noted(job_cfg.read(directory / found["cfg_file"], chosen), found)
+    flags = vars(parser.parse_args(given))
+    chosen = Options(**{name: flags[name] for name in asdict(options)})
+    return _noted(job_cfg.read(directory / flags["cfg_file"], chosen), flags)
 
 
 def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
     """Return the job of an aggregate job in quotes; words around the script are only noted."""
     try:
-        read = list(chain.from_iterable(shell.commands(re.sub(r"\\?\n", " ", line))))
+        lines = shell.commands(re.sub(r"\\?\n", " ", line))
     except ValueError as error:
         raise RequestError(f"a job in quotes cannot be read: {error}", where=line) from error
-    chosen = next((each for each in read if _script(each.words)[0] is not None), None)
-    if chosen is None:
-        # The line stays one word, because it was in quotes.
-        return _tasks([([f"{options.python} {line}"], share_of_a_node(1))])
-    return _with_notes(_job_of_words(chosen.words, options, directory), chosen.rest)
+
+    for command in chain.from_iterable(lines):
+        if _script(command.words)[0] is not None:
+            found = _job_of_words(command.words, options, directory)
+            return _with_unread(found, command.rest)
+
+    # The line stays one word, because it was in quotes.
+    return _tasks([([f"{options.python} {line}"], share_of_a_node(1))])
 
 
 def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
@@ -309,12 +334,8 @@ def _looking_at_gpus(found: Imported) -> Imported:
     """Return the job with each command replaced by nvidia-smi, as task_runner's --test does."""
     tasks = []
     for task in found.job["tasks"]:
-        tasks.append(
-            {
-                "command": ["nvidia-smi"],
-                **{key: task[key] for key in ("name", "resources", "node") if key in task},
-            }
-        )
+        kept = {key: task[key] for key in ("name", "resources", "node") if key in task}
+        tasks.append({"command": ["nvidia-smi"], **kept})
     return replace(found, job={**found.job, "tasks": tasks}, files={}, notes=())
 
 
@@ -331,24 +352,27 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
         task = {"name": "nvidia-smi", "command": ["nvidia-smi"], "resources": {"gpus": 1}}
         return _noted(Imported("test", {"tasks": [task], "smoke": ON_GPUS}), given)
 
-    if not (jobs := separators.jobs(given["sub_jobs"], "+")):
+    sub_jobs = separators.jobs(given["sub_jobs"], "+")
+    if not sub_jobs:
         parser.error("it needs --sub_jobs, or --test")
 
     granular = [name for name in RESOURCES if given[name]]
     if granular and given["num_workers"]:
         parser.error(f"give either num_workers or {', '.join(granular)}, as for Isaac Lab")
 
-    if any(workers < 1 for workers in given["num_workers"] or ()):
+    if given["num_workers"] and min(given["num_workers"]) < 1:
         parser.error("num_workers must be at least 1")
 
-    found = _tasks([(job, _resources(given, index)) for index, job in enumerate(jobs)])
+    found = _tasks([(words, _resources(given, index)) for index, words in enumerate(sub_jobs)])
     if granular and not given["cpu_per_worker"]:
-        found = replace(found, notes=(_ONE_CPU,))
+        found = replace(found, notes=(*found.notes, _ONE_CPU))
 
     if given["py_modules"]:
         modules = []
-        for each in given["py_modules"]:
-            modules.append(each if "://" in each else str((directory / each).resolve()))
+        for module in given["py_modules"]:
+            if "://" not in module:
+                module = str((directory / module).resolve())
+            modules.append(module)
         found = replace(found, job={**found.job, "runtime_env": {"py_modules": modules}})
 
     return _noted(found, given)
@@ -361,15 +385,19 @@ def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
     Without such flags, the sub-job gets a share of a node.
     """
     if not any(given[name] for name in RESOURCES):
-        workers = given["num_workers"] or [1]
-        return share_of_a_node(workers[min(index, len(workers) - 1)])
-    chosen = {}
+        return share_of_a_node(_value_at(index, given["num_workers"] or [1]))
+
+    chosen: dict[str, Any] = {"gpus": 1}
     for name, key in RESOURCES.items():
         if given[name]:
-            chosen[key] = given[name][min(index, len(given[name]) - 1)]
+            chosen[key] = _value_at(index, given[name])
     if "memory" in chosen:
         chosen["memory"] = f"{chosen['memory']}GiB"
-    return {"gpus": 1, **chosen}
+    return chosen
+
+
+def _value_at(index: int, values: Sequence[int]) -> int:
+    return values[min(index, len(values) - 1)]
 
 
 def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
@@ -386,7 +414,9 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
         own, variables = _own_command(number, words)
         command, more, needed = training(own)
         files |= needed
-        notes += filter(None, [note_of_training(name, command)])
+        note = note_of_training(name, command)
+        if note:
+            notes.append(note)
 
         task: dict[str, Any] = {"name": name, "command": command, "resources": resources, **more}
         if variables:
@@ -412,25 +442,28 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
             return shell.command(words[0]), {}
         words = shell.split(words[0])
     elif shell.is_needed_for(words):
-        joined = " ".join(words)
-        if value := next(
-            (word for word in words if re.search(r"\s", word) and word in shell.joined([word])),
-            None,
-        ):
-            raise RequestError(
-                f"job {number} can be read in two ways: {joined}",
-                problems=(
-                    Problem("one value", shlex.quote(value)),
-                    Problem("shell operators, as Isaac Lab reads them", joined),
-                ),
-                hint="Put the whole sub-job in quotes, and its values in the other kind of quotes: "
-                f"{shlex.quote(shlex.join(words))}",
-            )
-
+        _check_values(number, words)
         return shell.command(shell.joined(words)), {}
 
     count = shell.variables(words)
-    pairs = (word.partition("=") for word in words[:count])
-    return words[count:], {
-        name: value.replace("{", "{{").replace("}", "}}") for name, _, value in pairs
-    }
+    variables = {}
+    for pair in words[:count]:
+        name, _, value = pair.partition("=")
+        variables[name] = value.replace("{", "{{").replace("}", "}}")
+    return words[count:], variables
+
+
+def _check_values(number: int, words: Sequence[str]) -> None:
+    """Raise RequestError if a word was one quoted value, which Isaac Lab's shell would split."""
+    for word in words:
+        if not re.search(r"\s", word) or word not in shell.joined([word]):
+            continue
+        raise RequestError(
+            f"job {number} can be read in two ways: {' '.join(words)}",
+            problems=(
+                Problem("one value", shlex.quote(word)),
+                Problem("shell operators, as Isaac Lab reads them", " ".join(words)),
+            ),
+            hint="Put the whole sub-job in quotes, and its values in the other kind of quotes: "
+            f"{shlex.quote(shlex.join(words))}",
+        )

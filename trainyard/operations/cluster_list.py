@@ -57,15 +57,19 @@ def list_clusters(
     PrerequisiteError and OutsideError for a `context` that cannot be asked.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
-    clusters = [file for file in files if isinstance(file, Cluster)]
+    readable = [file for file in files if isinstance(file, Cluster)]
     # A file that cannot be read may be the file of any cluster found below.
     broken = {file.name for file in files if isinstance(file, ListedCluster)}
 
-    recorded, remarks = _records(environ, without={cluster.spec.name for cluster in clusters})
-    answers = _discover(clusters, recorded, environ, region)
+    recorded, remarks = _records(environ, without={cluster.spec.name for cluster in readable})
+    answers = _discover(readable, recorded, environ, region)
+
     listed = {}
     for file in files:
-        row = _with_status(file, answers[file.spec.backend]) if isinstance(file, Cluster) else file
+        if isinstance(file, Cluster):
+            row = _with_status(file, answers[file.spec.backend])
+        else:
+            row = file
         listed[row.name] = row
 
     others = []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from trainyard import steps
 from trainyard.dispatch import runs
@@ -52,32 +52,46 @@ def statuses(
     `train.list`. A damaged record matches every `job` and `since`. Raises RequestError for a wrong
     `state` or `since`.
     """
+    _check_state(state)
+    after = _start_of(since)
+    away: dict[str, str] = {}
+    connect_to = _connector(here)
+
+    listed = []
+    for run in store.runs(here.results, cluster=_cluster_name(here, file)):
+        record = store.described(run)
+        if record and not _is_meant(record, job=job, after=after):
+            continue
+        cluster = str(record.get("cluster", "?"))
+        status = _run_status(run, cluster, away, connect=connect_to)
+        if state in ("", status.state.state):
+            listed.append(status)
+
+    return listed
+
+
+def _check_state(state: str) -> None:
     known = get_args(State)
     if state and state not in known:
         problem = Problem("--state", f"one of: {', '.join(known)}{did_you_mean(state, known)}")
         raise RequestError("there are no such runs", problems=(problem,))
 
+
+def _start_of(since: str) -> float:
+    """Return the Unix time at which the duration `since` began; 0 without one."""
+    if not since:
+        return 0.0
     try:
-        after = time.time() - parse_duration(since) if since else 0.0
+        return time.time() - parse_duration(since)
     except ValueError as error:
-        raise RequestError(
-            "there are no such runs", problems=(Problem("--since", str(error)),)
-        ) from error
+        problem = Problem("--since", str(error))
+        raise RequestError("there are no such runs", problems=(problem,)) from error
 
-    away: dict[str, str] = {}
-    listed: list[RunStatus] = []
-    connect_to = _connector(here)
-    for run in store.runs(here.results, cluster=_cluster_name(here, file)):
-        record = store.described(run)
-        # A job may also be named by its directory, as for train.dispatch.
-        is_meant = job in ("", record.get("job")) or Path(job).name == record.get("job")
-        if not record or (is_meant and (store.started(record) or 0.0) >= after):
-            name = str(record.get("cluster", "?"))
-            listed.append(_run_status(run, name, away, connect=connect_to))
 
-    if state:
-        listed = [status for status in listed if status.state.state == state]
-    return listed
+def _is_meant(record: Mapping[str, Any], *, job: str, after: float) -> bool:
+    # A job may also be named by its directory, as for train.dispatch.
+    is_job = not job or record.get("job") in (job, Path(job).name)
+    return is_job and (store.started(record) or 0.0) >= after
 
 
 def _run_status(
@@ -125,9 +139,9 @@ def logs(
     tasks = run.record()["tasks"]
     if task is not None and task not in tasks:
         there_are = f"there are: {', '.join(tasks[:10])}{did_you_mean(task, tasks)}"
-        raise RequestError(
-            f"run {run.name} has no task {task!r}", problems=(Problem("--task", there_are),)
-        )
+        problem = Problem("--task", there_are)
+        raise RequestError(f"run {run.name} has no task {task!r}", problems=(problem,))
+
     if follow:
         return runs.logs(run, _connector(here), screen=screen, everything=everything)
     return runs.logs_so_far(run, _connector(here), screen=screen)
@@ -176,7 +190,10 @@ def stop_elsewhere(
     machine, and if the cluster does not run or does not have the run. The caller then treats the
     run as one of this machine.
     """
-    if not name or file is None or Path(name).name != name or (here.results / name).exists():
+    if not name or file is None:
+        return None
+    is_path = Path(name).name != name
+    if is_path or (here.results / name).exists():
         return None
 
     cluster = clusters.find(file, here.environ, directory=here.directory)
@@ -192,8 +209,8 @@ def stop_elsewhere(
         if not dry and not job.ended:
             steps.run([run_guard.end_step(ray, [name])], progress)
 
-    user = str(job.metadata.get("trainyard_by", "?"))
-    return RunElsewhere(user, job.status.lower() if job.ended else None)
+    had_ended = job.status.lower() if job.ended else None
+    return RunElsewhere(str(job.metadata.get("trainyard_by", "?")), had_ended)
 
 
 def fetch(run: RunDirectory, here: Here, *, checkpoints: bool, screen: Screen) -> RunStatus:
@@ -276,12 +293,14 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
     open_runs = [status for status in statuses if not status.state.ended and not status.broken]
     certain = [status for status in open_runs if not status.unsure]
     names = [status.run.name for status in certain or open_runs]
+
     if len(names) > 1:
         raise RequestError(
             f"{len(names)} runs are active",
             problems=(Problem("RUN", f"one of: {', '.join(names)}"),),
             hint=f"Name the one to stop: trainyard train.stop {names[0]}",
         )
+
     if names:
         return names[0]
     return None

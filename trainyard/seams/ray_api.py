@@ -92,9 +92,11 @@ def without_marks(
         while chunk:
             if left == 0 and chunk.startswith(b"0"):
                 refuse(chunk[1:] + b"".join(chunks))
+
             if left == 0:
                 chunk = chunk[1:]
                 left = BLOCK
+
             block = chunk[:left]
             yield block
             left -= len(block)
@@ -120,10 +122,12 @@ class RayApi:
         self._refused = refused or NOT_ITS_TOKEN
         self._seconds = answer_seconds
         self._version = ""
+
         # "identity" keeps log files raw; zips gain nothing from a second compression.
         headers = {"Accept-Encoding": "identity"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
+
         self._http = httpx.Client(
             base_url=self.address,
             headers=headers,
@@ -236,16 +240,17 @@ class RayApi:
 
         Raises FileMissingError; UnreachableError when nothing comes for `silence` seconds.
         """
-        lines = "-1" if last_lines is None else str(last_lines)
         params = {
             "node_id": node_id,
             "filename": filename,
-            "lines": lines,
+            "lines": "-1" if last_lines is None else str(last_lines),
             "timeout": str(DOWNLOAD_SECONDS),
         }
+
         with self._open("GET", "/api/v0/logs/file", seconds=silence, params=params) as answer:
             if answer.status_code != 200:
                 self._refuse(answer, self._body(answer, silence))
+
             chunks = answer.iter_raw()
             if self._marks_files():
                 chunks = without_marks(chunks, refuse=lambda error: self._refuse(answer, error))
@@ -262,6 +267,7 @@ class RayApi:
     def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:
         try:
             return read(json.loads(body))
+
         # The answer is not JSON, or has another shape or types. 10,000 nested lists would raise
         # RecursionError.
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -269,6 +275,7 @@ class RayApi:
                 beginning = repr(body[:40].decode("utf-8", "replace"))
             else:
                 beginning = "nothing"
+
             raise self._stranger(f"{path} gave {beginning}") from error
 
     def _get(self, path: str, **request: Any) -> bytes | None:
@@ -307,10 +314,10 @@ class RayApi:
         """Send a request and yield its answer, which must begin within `seconds`."""
         timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
         http_request = self._http.build_request(method, path, timeout=timeout, **request)
+
         try:
-            with closing(
-                within(seconds, lambda: self._http.send(http_request, stream=True))
-            ) as answer:
+            answer = within(seconds, lambda: self._http.send(http_request, stream=True))
+            with closing(answer):
                 yield answer
         except (httpx.HTTPError, TimeoutError) as error:
             raise self._unreachable(error) from error
@@ -325,17 +332,19 @@ class RayApi:
                 raise self._stranger(f"more than {ANSWER_LIMIT >> 20} MiB of answer")
             if time.monotonic() > give_up:
                 raise TimeoutError(f"the answer took longer than {seconds:g} s")
+
         return bytes(body)
 
     def _refuse(self, answer: httpx.Response, body: bytes) -> NoReturn:
         # Ray sends whole tracebacks; the reason is their last line.
         reason = last_line(body.decode("utf-8", "replace"))[:500] or "(nothing)"
         if answer.status_code in (401, 403):
-            raise RefusedError(
-                f"the cluster rejected the token: {reason}", where=self.address, hint=self._refused
-            )
+            message = f"the cluster rejected the token: {reason}"
+            raise RefusedError(message, where=self.address, hint=self._refused)
+
         if b"A file is not found at" in body:
             raise FileMissingError(reason, where=self.address)
+
         raise OutsideError(
             f"Ray answered {answer.status_code}: {reason}",
             where=f"{answer.request.method} {answer.request.url.copy_with(query=None)}",
@@ -350,6 +359,7 @@ class RayApi:
 
     def _unreachable(self, error: Exception) -> UnreachableError:
         what = f"no answer from Ray's dashboard: {str(error) or type(error).__name__}"
+
         proxy = ""
         if self._http.trust_env:
             proxy = proxy_of(self.address)

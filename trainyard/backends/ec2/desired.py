@@ -136,9 +136,25 @@ def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
 def _values(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
     section = spec.ec2
     location = inputs.location
+
     docker_options = [shlex.quote(option) for option in section.docker_options]
     if section.shm_size:
         docker_options.insert(0, f"--shm-size={section.shm_size}")
+
+    images = []
+    installed = []
+    if inputs.image:
+        images.append(inputs.image)
+    else:
+        installed.append(versions.RAY)
+
+    head_options = []
+    if spec.head.gpus:
+        head_options.append("--gpus=all")
+
+    head_start = ""
+    if spec.head.ray_start:
+        head_start = f" {_start_options(spec.head)}"
 
     return {
         "name": spec.name,
@@ -148,13 +164,13 @@ def _values(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
         "nodes": [_node(spec, inputs, group) for group in groups(spec).values()],
         "mounted": str(location.mounted),
         "files": files(inputs.image),
-        "images": [inputs.image] if inputs.image else [],
+        "images": images,
         "registries": _registries(inputs.image),
-        "installed": [] if inputs.image else [versions.RAY],
+        "installed": installed,
         "container": naming.resource(spec.name),
         "docker_options": docker_options,
-        "head_options": ["--gpus=all"] if spec.head.gpus else [],
-        "head_start": f" {_start_options(spec.head)}" if spec.head.ray_start else "",
+        "head_options": head_options,
+        "head_start": head_start,
         "worker_start": _start_of_workers(spec),
     }
 
@@ -270,16 +286,22 @@ def differences(before: Any, after: Any, at: Sequence[str] = ()) -> Iterator[str
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
             yield from differences(before.get(key), after.get(key), (*at, key))
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        return
+
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for old, new in zip(before, after, strict=True):
             yield from differences(old, new, at)
-    elif before != after and "TagSpecifications" not in at:
-        name = _WORDS.get(at[-1], ".".join(at))
-        values = f"{before} now, {after} desired"
-        if len(values) < 300:
-            yield f"{name}: {values}"
-        else:
-            yield f"{name} differs"
+        return
+
+    if before == after or "TagSpecifications" in at:
+        return
+
+    name = _WORDS.get(at[-1], ".".join(at))
+    values = f"{before} now, {after} desired"
+    if len(values) < 300:
+        yield f"{name}: {values}"
+    else:
+        yield f"{name} differs"
 
 
 def _fingerprint(*parts: object) -> str:
@@ -327,11 +349,13 @@ def _docker(inputs: Inputs, group: Group) -> list[dict[str, Any]]:
 
 def _registries(image: str) -> list[dict[str, str]]:
     """Return a list with the image's registry if AWS gives the login (ECR), else []."""
-    registry = registry_of(image) if image else ""
+    if not image:
+        return []
+    registry = registry_of(image)
     region = ecr.region(registry)
-    if region:
-        return [{"address": registry, "region": region}]
-    return []
+    if not region:
+        return []
+    return [{"address": registry, "region": region}]
 
 
 def _start_options(size: Head | WorkerGroup) -> str:
