@@ -1,6 +1,4 @@
-"""What is built contains what git tracks, and nothing that happens to lie beside it; a wheel has
-JSON Schemas, too.
-"""
+"""Put only files that git tracks into a build; into a wheel also the JSON Schemas."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Where a directory of the repository is in the wheel; what else there is stays out of it. A user's
-# own directories of the same names win over the payload (trainyard/paths.py).
+# The place of each directory in the wheel; other directories are left out. A user's own directories
+# of these names have precedence over the payload (trainyard/paths.py).
 IN_WHEEL = {"trainyard": "trainyard", "runner/trainyard_runner": "trainyard_runner"} | {
     name: f"trainyard/payload/{name}"
     for name in (
@@ -27,18 +25,16 @@ IN_WHEEL = {"trainyard": "trainyard", "runner/trainyard_runner": "trainyard_runn
         "ray_autoscaler",
     )
 }
-# Where `# yaml-language-server: $schema=../../docs/...` of shipped files leads.
+# The directory to which `# yaml-language-server: $schema=../../docs/...` of shipped files points.
 SCHEMAS = "trainyard/payload/docs"
 IGNORED = {".git", ".venv", "__pycache__", "dist", "PKG-INFO"}
 
 
 class TrackedFiles(BuildHookInterface[Any]):  # type: ignore[misc]
-    """Names the files one by one."""
+    """Lists the files of a build one by one."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Fill in the files of a wheel, or of an sdist; an editable install has the repository
-        itself.
-        """
+        """Add the files of a wheel or an sdist; an editable install uses the repository itself."""
         if version == "editable":
             return
         for name in tracked(Path(self.root)):
@@ -51,7 +47,7 @@ class TrackedFiles(BuildHookInterface[Any]):  # type: ignore[misc]
                 build_data["force_include"][str(path)] = f"{SCHEMAS}/{path.name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what was written for a wheel."""
+        """Remove the schemas that were written for a wheel."""
         if self.target_name == "wheel" and version != "editable":
             self.written.cleanup()
 
@@ -66,7 +62,7 @@ def schemas(root: Path, directory: Path) -> list[Path]:
 
 
 def tracked(root: Path) -> list[str]:
-    """Return the files of a checkout that git tracks; an unpacked sdist has no others."""
+    """Return the files that git tracks; of an unpacked sdist, all files."""
     if (root / ".git").exists():
         listed = subprocess.run(
             ["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True
@@ -82,7 +78,7 @@ def tracked(root: Path) -> list[str]:
 
 
 def in_wheel(name: str) -> str | None:
-    """Return where a file of the repository is in the wheel; None if it is not."""
+    """Return a file's place in the wheel; None if it is left out."""
     for directory, place in IN_WHEEL.items():
         if name.startswith(f"{directory}/"):
             return place + name.removeprefix(directory)

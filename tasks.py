@@ -4,6 +4,6 @@ from trainyard.console.signals import end_quietly
 
 end_quietly()
 
-from trainyard.tasks import namespace  # noqa: E402 - these imports are what Ctrl-C may meet
+from trainyard.tasks import namespace  # noqa: E402 - Ctrl-C may come during these imports
 
 __all__ = ["namespace"]

@@ -1,8 +1,7 @@
-"""The same nodes by bare `ray start`, ended without `ray stop` (which would end other people's Ray
-too).
+"""Start the nodes of a cluster by bare `ray start`, for comparison.
 
-This process is made the reaper of its grandchildren, so that Ray's daemons become its children and
-can be ended by id.
+`ray stop` would end other people's Ray, too. Therefore this process becomes the reaper of its
+grandchildren: Ray's daemons become its children, and are ended by id.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ PORT = 26379
 
 
 def seconds_to_start(*, workers: int, env: Mapping[str, str], directory: Path) -> float:
-    """Start a head, then all workers at once, as a careful shell script would; end them; return
-    seconds.
-    """
+    """Start a head, then all workers at once; return the seconds. All nodes are then ended."""
     proctree.become_subreaper()
     began = time.perf_counter()
     try:

@@ -1,9 +1,9 @@
-"""Runs in a Ray job: half-GPU tasks that run `true`, by Ray alone; prints seconds per task.
+"""Run half-GPU tasks with `true` by Ray alone, inside a Ray job; print the seconds per task.
 
     python bare_tasks.py COUNT [stream]
 
-With `stream` each is a streaming generator that yields once, as Trainyard's are: what is left is
-Trainyard's own.
+With `stream`, each task is a streaming generator that yields once, as Trainyard's tasks are. The
+rest of the difference is Trainyard's own cost.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ import ray
 
 
 def run() -> tuple[float, float]:
-    """Run `true`; return when that began and ended."""
+    """Run `true`; return its begin and end, in Unix seconds."""
     began = time.time()
     subprocess.run(["true"], check=True)
     return began, time.time()
 
 
 def stream() -> Iterator[tuple[float, float]]:
-    """Do the same as a generator."""
     yield run()
 
 
 def main(count: int, *, streaming: bool) -> None:
-    """Run them all, as many at once as fit."""
+    """Run `count` tasks, as many at once as fit; print the seconds per task."""
     ray.init(logging_level="ERROR")
     options = {"num_cpus": 0.5, "num_gpus": 0.5, "max_calls": 0, "max_retries": 0}
     if streaming:

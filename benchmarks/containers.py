@@ -1,5 +1,6 @@
-"""Images, a registry and a cluster of containers, on the Docker engine of the tests' bed (root,
-Debian or Ubuntu).
+"""Measure images, a registry and a cluster of containers, on the Docker engine of the tests' bed.
+
+Needs root, on Debian or Ubuntu.
 """
 
 from __future__ import annotations
@@ -44,9 +45,7 @@ while True:
 
 
 class Bench:
-    """A directory with a cluster file and an image of its own, and the engine that everything
-    happens on.
-    """
+    """A directory with a cluster file and an image, and a Docker engine."""
 
     def __init__(self, directory: Path, engine: BedEngine) -> None:
         self.directory = directory
@@ -65,11 +64,10 @@ class Bench:
         write_tasks(directory)
 
     def invoke(self, *words: str) -> float:
-        """Run one of our commands on the cluster file; seconds."""
         return seconds_of([*INVOKE, *words, "-f", "cluster.yaml"], env=self.env, cwd=self.directory)
 
     def push(self) -> int:
-        """Build and push; bytes that the registry did not have."""
+        """Build and push the image; return the number of bytes sent."""
         done = subprocess.run(
             [*INVOKE, "image.push", "-f", "cluster.yaml", "--json"],
             env=self.env, cwd=self.directory, capture_output=True, text=True, check=True, timeout=300,
@@ -77,9 +75,7 @@ class Bench:
         return int(json.loads(done.stdout)["bytes_sent"])
 
     def bare_containers(self) -> float:
-        """Start the same nodes with `docker run`, as a careful shell script would; seconds until
-        Ray has them all.
-        """
+        """Start the same nodes with `docker run`; return the seconds until Ray has all of them."""
         nodes = {"head": "--head", "w0": "--address=head:6379", "w1": "--address=head:6379"}
         began = time.perf_counter()
         self.engine.docker("network", "create", "bench-bare")
@@ -118,7 +114,7 @@ class Bench:
 
 
 def measure(directory: Path) -> Iterator[Measured]:
-    """Yield one line per measurement; a machine that cannot have the bed yields none."""
+    """Yield the measurements; none on a machine that cannot have the bed."""
     if not has_engine():
         print(
             "(images and containers are left out: they need root and a Docker engine; make "

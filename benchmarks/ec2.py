@@ -1,11 +1,10 @@
-"""A cluster on EC2, as the tests' bed plays it (root, Debian or Ubuntu): made by us, and by `ray
-up` alone.
+"""Measure a cluster on EC2, simulated by the tests' bed: made by Trainyard, and by `ray up`.
 
-`ray up` gets a file as users write it after Ray's own examples for AWS
-(autoscaler/aws/example-full.yaml): the same instances, AMI and resources as ours, and Ray's
-defaults for all else. Ray makes its key pair and security group in the first turn, and finds them
-in the others; its role is there from the start, as in an account where it was used before: to make
-that costs it 30 s of fixed pauses, once an account.
+Needs root, on Debian or Ubuntu. `ray up` gets a file like Ray's own example for AWS
+(autoscaler/aws/example-full.yaml): the same instances, AMI and resources as Trainyard, and Ray's
+defaults for the rest. Ray makes its key pair and security group in the first round, and finds them
+in the others. Its role exists from the start, as in an account that has used Ray before: making the
+role takes fixed pauses of 30 s, once per account.
 """
 
 from __future__ import annotations
@@ -81,20 +80,17 @@ class Bench:
         write_tasks(directory)
 
     def invoke(self, *words: str) -> float:
-        """Run one of our commands on the cluster file; seconds."""
         return seconds_of([*INVOKE, *words, "-f", "cluster.yaml"], env=self.env, cwd=self.directory)
 
     def up(self) -> tuple[float, float]:
-        """Make the cluster from nothing; seconds until all nodes answer, and until a task has run
-        on each.
-        """
+        """Make the cluster; return the seconds until it is up, and until all nodes ran a task."""
         up = self.invoke("cluster.up")
         return up, up + self.invoke("train.dispatch", "jobs/each", "--skip-smoke")
 
     def bare(self) -> float:
-        """Run `ray up`; seconds until Ray calls the last worker set up."""
+        """Run `ray up`; return the seconds until Ray has set up the last worker."""
         (self.directory / "raw.yaml").write_text(RAW)
-        # Its cache of configurations: each turn is as the first.
+        # Ray's cache of configurations is there: each round begins without one.
         environ = {**self.env, "TMPDIR": tempfile.mkdtemp(dir=self.directory)}
         began = time.perf_counter()
         output_of([RAY, "up", "-y", "raw.yaml"], env=environ, cwd=self.directory)
@@ -103,7 +99,7 @@ class Bench:
         return time.perf_counter() - began
 
     def end_instances(self) -> None:
-        """Leave what instances are launched with, and no instance."""
+        """End all instances, but keep the key pair, the security group and the role."""
         self.cloud.ec2.terminate_instances(
             InstanceIds=[each["InstanceId"] for each in self.cloud.instances()]
         )
@@ -114,7 +110,7 @@ class Bench:
 
 
 def measure(directory: Path) -> Iterator[Measured]:
-    """Yield one line per measurement; a machine that cannot have the bed yields none."""
+    """Yield the measurements; none on a machine that cannot have the bed."""
     if not has_engine():
         print("(EC2 is left out: it needs root and a Docker engine; make test-tools)")
         return

@@ -1,5 +1,6 @@
-"""Hosts by SSH: a thousand that are asked; two, and four, that become a cluster (root, Debian or
-Ubuntu).
+"""Measure hosts by SSH: a thousand that are asked; two and four that become a cluster.
+
+The latter need root, on Debian or Ubuntu.
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ IMAGE = "trainyard-bed/ray:1"
 
 
 def measure(directory: Path) -> Iterator[Measured]:
-    """Yield one line per measurement; a machine that cannot have the bed yields only what needs
-    none.
-    """
+    """Yield the measurements that are possible on this machine."""
     if sys.platform != "linux":
         print("(hosts are left out: they need Linux)")
         return
@@ -37,7 +36,7 @@ def measure(directory: Path) -> Iterator[Measured]:
     with bed.shared_engine() as engine:
         address = f"{engine.bridge_ip}:{free_port()}"
         publishing.publish(engine, address, IMAGE, owner=hosts.this_process())
-        # The first one has the bed's parts read from disk.
+        # Not measured: the first round reads the bed's parts from disk.
         _up(engine, directory / "first", address, count=1)
         two, again = _up(engine, directory / "two", address, count=2)
         four, _ = _up(engine, directory / "four", address, count=4)
@@ -60,7 +59,7 @@ def _thousand(home: Path) -> Iterator[Measured]:
 
 
 def _up(engine: BedEngine, home: Path, registry: str, *, count: int) -> tuple[float, float]:
-    """Make bare hosts a cluster of two Ray nodes, and once more; return the seconds of both."""
+    """Make two Ray nodes on bare hosts; return the seconds of that, and of a repeat."""
     chart.write(home / "chart")
     with microk8s.bare_hosts(engine, home, count=count) as made:
         document = {

@@ -1,4 +1,4 @@
-"""A cluster on Kubernetes, on the hosts of the tests' bed (root, Debian or Ubuntu)."""
+"""Measure a cluster on Kubernetes, on the hosts of the tests' bed (root, Debian or Ubuntu)."""
 
 from __future__ import annotations
 
@@ -74,13 +74,10 @@ class Bench:
         write_tasks(directory)
 
     def invoke(self, *words: str) -> float:
-        """Run one of our commands on the cluster file; seconds."""
         return seconds_of([*INVOKE, *words, "-f", "cluster.yaml"], env=self.env, cwd=self.directory)
 
     def bare(self) -> float:
-        """Apply a cluster of that size as KubeRay's samples write it; seconds until KubeRay calls
-        its workers ready.
-        """
+        """Apply a cluster like KubeRay's sample; return the seconds until its workers are ready."""
         self.kube.kubectl("create", "namespace", "bare")
         began = time.perf_counter()
         try:
@@ -92,9 +89,7 @@ class Bench:
             self.kube.kubectl("delete", "namespace", "bare", "--wait=true")
 
     def submit(self) -> float:
-        """Submit `true` as KubeRay's guides have it: `ray job submit` in the head's pod;
-        seconds.
-        """
+        """Run `ray job submit` in the head's pod, as KubeRay's guides do; return the seconds."""
         head = self.kube.kubectl(
             *("get", "pod", "-n", "bench", "-l", "ray.io/cluster=bench,ray.io/node-type=head"),
             *("-o", "jsonpath={.items[0].metadata.name}"),
@@ -133,7 +128,7 @@ class Bench:
 
 
 def measure(directory: Path) -> Iterator[Measured]:
-    """Yield one line per measurement; a machine that cannot have the bed yields none."""
+    """Yield the measurements; none on a machine that cannot have the bed."""
     if not has_engine() or programs.missing():
         print("(Kubernetes is left out: it needs root, a Docker engine and Go; make test-tools)")
         return
@@ -144,7 +139,7 @@ def measure(directory: Path) -> Iterator[Measured]:
     ):
         kube.publish(IMAGE)
         bench = Bench(directory, kube)
-        # The first one installs KubeRay, and has every host pull the image.
+        # Not measured: this installs KubeRay, and each host pulls the image.
         bench.invoke("cluster.up")
 
         try:

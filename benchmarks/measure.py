@@ -19,7 +19,7 @@ INVOKE = [str(Path(sys.executable).with_name("invoke"))]
 
 @dataclass(frozen=True)
 class Measured:
-    """One line of the result: medians, in seconds unless the title says otherwise."""
+    """One line of the result, in seconds unless the title says otherwise."""
 
     title: str
     ours: float
@@ -38,7 +38,7 @@ def has_engine() -> bool:
 
 
 def write_tasks(directory: Path) -> None:
-    """Make a directory one in which `invoke` has our tasks."""
+    """Let `invoke` find Trainyard's tasks in a directory."""
     (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
     (directory / "invoke.yaml").write_text(
         "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
@@ -61,14 +61,14 @@ def in_turns(ours: Callable[[], float], theirs: Callable[[], float]) -> tuple[fl
 
 
 def seconds_of(command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> float:
-    """Run a command to its end and return its wall time; its failure ends the benchmark."""
+    """Return the wall time of a command; its failure ends the benchmark."""
     began = time.perf_counter()
     output_of(command, env=env, cwd=cwd)
     return time.perf_counter() - began
 
 
 def output_of(command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> str:
-    """Run a command to its end and return what it printed; its failure ends the benchmark."""
+    """Return the stdout of a command; its failure ends the benchmark."""
     ended = subprocess.run(
         command, env=env, cwd=cwd, capture_output=True, text=True, timeout=300, check=False
     )

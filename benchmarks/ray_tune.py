@@ -1,10 +1,8 @@
-"""Runs as a Ray job where ray[tune] is: a sweep by Ray Tune with OptunaSearch; prints one JSON
-line.
+"""Run a sweep by Ray Tune with OptunaSearch, inside a Ray job; print one JSON line.
 
     python ray_tune.py SAMPLES SEED [TRAIN_PY]
 
-Each trial runs the command of benchmarks/tune.py as a child, as Isaac Lab's trainable does, and
-reads what it wrote.
+Each trial runs the command of benchmarks/tune.py as a child process, as Isaac Lab's trainable does.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ METRIC = "rollout/return"
 
 
 def trial(config: dict[str, Any]) -> None:
-    """Run one configuration; report its metric and how long its command took."""
+    """Run one configuration; report its metric and the seconds of its command."""
     began = time.perf_counter()
     if config["program"] is None:
         subprocess.run(["sh", "-c", 'echo "{\\"reward\\": $0}"', str(config["x"])], check=True)

@@ -1,4 +1,4 @@
-"""`make bench`: print what Trainyard costs beside what it stands on."""
+"""`make bench`: print the costs of Trainyard next to those of the tools that it calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.measure import (
 )
 
 TASKS = 1000
-# Each has 1 KiB.
+# Files of 1 KiB.
 FILES = 10_000
 CLUSTER = """\
 name: bench
@@ -42,7 +42,7 @@ resources: {{cpus: 0.5, gpus: 0.5}}
 
 
 class Bench:
-    """A directory with a cluster file and two jobs, and the environment that every command gets."""
+    """A directory with a cluster file and three jobs, and the environment of all commands."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -66,21 +66,19 @@ class Bench:
         write_tasks(directory)
 
     def invoke(self, *words: str) -> float:
-        """Run one of our commands; seconds."""
         return seconds_of([*INVOKE, *words], env=self.env, cwd=self.directory)
 
     def on_cluster(self, *words: str) -> float:
-        """Run one of our commands on the benchmark's cluster; seconds."""
         return self.invoke(*words, "-f", str(self.directory / "cluster.yaml"))
 
     def ray_job_submit(self, *flags: str) -> float:
-        """Submit `true` with Ray's own command line; seconds."""
+        """Submit `true` with Ray's own command line; return the seconds."""
         began = time.perf_counter()
         self._submit("true", flags=flags)
         return time.perf_counter() - began
 
     def bare_tasks(self, *words: str) -> float:
-        """Run as many tasks by Ray alone, in a Ray job on the same cluster; seconds per task."""
+        """Run TASKS tasks by Ray alone, in a Ray job; return the seconds per task."""
         printed = self._submit(sys.executable, bare_tasks.__file__, str(TASKS), *words)
         return float(re.findall(r"^seconds per task: (.+)$", printed, re.MULTILINE)[-1])
 
@@ -93,8 +91,9 @@ class Bench:
         return output_of(command, env=env, cwd=self.directory)
 
     def thousand_tasks(self) -> float:
-        """Run them; return seconds per task, from the first attempt's start to the last one's
-        end.
+        """Run the job `many`; return the seconds per task.
+
+        They count from the first attempt's start to the last one's end.
         """
         self.on_cluster("train.dispatch", "jobs/many")
         times = [

@@ -1,11 +1,10 @@
-"""Sweeps: ours beside Ray Tune with OptunaSearch, on the same space, command, machine, concurrency
-and sampler.
+"""Compare sweeps of Trainyard with Ray Tune and OptunaSearch, on the same space and command.
 
     python -m benchmarks.tune [SEEDS]       prints each seed's wall time and best, then the rows of `make bench`
 
-Ray Tune needs pandas and pyarrow: an environment of their own, made by uv in
-$XDG_CACHE_HOME/trainyard-bench, has both. Both search by Optuna's TPE with the same seed, two
-configurations at a time, on the same cluster, and are timed as commands: `invoke tune.dispatch`
+Ray Tune needs pandas and pyarrow: uv makes an environment with them in
+$XDG_CACHE_HOME/trainyard-bench. Both programs search by Optuna's TPE with the same seed, two
+configurations at a time, on the same cluster. They are timed as commands: `invoke tune.dispatch`
 with its gate and its report, and `ray job submit` of benchmarks/ray_tune.py.
 """
 
@@ -52,9 +51,7 @@ tune: {space: {x: {uniform: [0, 1]}}, metric: reward, source: stdout, samples: 3
 
 @dataclass(frozen=True)
 class Swept:
-    """One sweep: seconds of the whole command, seconds beyond the trials' own time for each of
-    them, and the best.
-    """
+    """One sweep: its seconds, each trial's seconds beyond its own time, and the best value."""
 
     wall: float
     overhead: float
@@ -62,7 +59,7 @@ class Swept:
 
 
 class Bench:
-    """A directory with a cluster, and an environment for both."""
+    """A directory with a cluster file and jobs, and an environment for both programs."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -98,7 +95,7 @@ class Bench:
             self._invoke("cluster.down", "--end-runs")
 
     def both(self, job: str, seed: int) -> tuple[Swept, Swept]:
-        """Return our sweep and Ray Tune's of one seed, and print them."""
+        """Run a sweep of one seed by Trainyard and by Ray Tune; print and return both."""
         pair = ours, theirs = self.ours(job, seed), self.theirs(job, seed)
         walls = (
             f"{ours.wall:.1f} s, best {ours.best:g}; Ray Tune {theirs.wall:.1f} s, best "
@@ -139,9 +136,7 @@ class Bench:
 
 
 def measure(directory: Path, *, seeds: int = 3) -> Iterator[Measured]:
-    """Print what each seed gives as soon as it ends, in turns; then yield one line per
-    measurement.
-    """
+    """Print each seed's result as soon as it ends; then yield the measurements."""
     bench = Bench(directory)
     with bench.cluster():
         empty = [bench.both("noop", 0)]
@@ -161,9 +156,7 @@ def measure(directory: Path, *, seeds: int = 3) -> Iterator[Measured]:
 
 
 def _environment() -> Path:
-    """Return where the programs of an environment are that has us and Ray Tune; make it if need
-    be.
-    """
+    """Make or update the environment for both programs; return its directory of programs."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = cache / "trainyard-bench" / f"ray-tune-{version('ray')}"
     uv = str(Path(sys.executable).with_name("uv"))
@@ -193,7 +186,7 @@ def _environment() -> Path:
 
 
 def main() -> None:
-    # Ended like Ctrl-C: the cluster goes too.
+    # SIGTERM acts like Ctrl-C, so that the cluster is removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="tyb-", dir="/tmp") as directory:
         for measured in measure(Path(directory), seeds=int(sys.argv[1]) if sys.argv[1:] else 5):

@@ -1,4 +1,4 @@
-"""Trainyard's control plane on the operator's machine; `Cluster` and `Job` for Python."""
+"""Trainyard's control plane on the operator's machine; `Cluster`, `Job` and `Run` for Python."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ if TYPE_CHECKING:
     from trainyard.api.job import Job as Job
     from trainyard.api.run import Run as Run
 else:
-    # Imported at first use, because every command imports this module, and few need these classes.
+    # Imported at first use: every command imports this module, and few need these classes.
     def __getattr__(name: str) -> type:
         if name not in ("Cluster", "Job", "Run"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"trainyard.api.{name.lower()}"), name)
 
     def __dir__() -> list[str]:
-        """Return the names that an interactive Python shell completes."""
         return ["Cluster", "Job", "Run", "__version__"]
 
 

@@ -1,8 +1,8 @@
 """Find the cause of a failure, and a hint, in what an outside system printed.
 
-The tables of rules are in the modules that read such texts:
+Each module that reads such texts has its own table of rules:
 
-    RULES = (Rule(r'secret "(?P<name>[^"]+)" not found', "there is no Secret {name}", hint="Make it."), ...)
+    RULES = (Rule(r'secret "(?P<name>[^"]+)" not found', "no Secret {name}", hint="Make it."), ...)
     found = explain(text, RULES)
 
 The first rule that matches wins, so particular rules come before general ones. A last rule with the
@@ -27,10 +27,9 @@ class Rule:
     """One kind of failure: how to recognize it, its message and its hint.
 
     `pattern` is searched for in the outside system's text. `reasons` are the system's short codes
-    (ImagePullBackOff, an HTTP status). If a rule has `reasons`, one of them must match as well. In
+    (ImagePullBackOff, an HTTP status); if a rule has any, one of them must match as well. In
     `message` and `hint`, {name} is a named group of the pattern or an argument of `explain`. `key`
-    names the kind of cause. `tolerates` is the number of seconds in which the failure may still
-    resolve itself.
+    names the kind of cause. For `tolerates` seconds, the failure may still resolve itself.
     """
 
     pattern: str
@@ -46,10 +45,10 @@ class Rule:
 class Diagnosis:
     """The cause of a failure, found by a rule or by other code.
 
-    `raw` is the outside system's text, unchanged but for its length and white space; `summary` is a
-    few words for a table. If several `nodes` fail alike, message and summary hold for each of them;
-    `hosts` are their machines. `tolerates` is the number of seconds in which the failure may still
-    resolve itself. `log_tail` asks the outside system for the last lines of a log.
+    `raw` is the outside system's text, shortened, on one line. `summary` is a few words for a
+    table. If several `nodes` fail alike, message and summary hold for each of them; `hosts` are
+    their machines. For `tolerates` seconds, the failure may still resolve itself. `log_tail` asks
+    the outside system for the last lines of a log.
     """
 
     message: str
@@ -64,13 +63,12 @@ class Diagnosis:
     log_tail: Callable[[], str] | None = None
 
     def sentence(self) -> str:
-        """Return the message, preceded by the names of the nodes that fail."""
         if self.nodes:
             return f"{named(self.nodes)} {self.message}"
         return self.message
 
     def to_error(self, where: str | None = None) -> TrainyardError:
-        """Return this cause as an error; `where` defaults to the outside system's text.
+        """Turn this cause into an error; `where` defaults to `raw`.
 
         Calls `log_tail`, which may send a request.
         """
@@ -85,7 +83,7 @@ class Diagnosis:
 def explain(
     text: str, rules: Iterable[Rule], *, reason: str = "", **words: str
 ) -> Diagnosis | None:
-    """Return the diagnosis of the first rule that matches, or None.
+    """Return the diagnosis of the first rule that matches.
 
     `reason` is the system's short code for the failure; `words` fill the {name}s of the rule.
     """

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a request: the place, such as a key or flag, and a message."""
+    """One mistake in a request; `where` is its place, such as a key or flag."""
 
     where: str
     message: str
@@ -40,7 +40,7 @@ class TrainyardError(Exception):
         self.problems = problems
 
     def lines(self) -> list[str]:
-        """Return the lines that a user reads: error, place, one bullet for each problem, hint."""
+        """Return the lines for the user: error, place, a bullet for each problem, hint."""
         lines = [self.what]
         if self.where:
             lines.append(f"  at {self.where}")
@@ -66,11 +66,11 @@ class PrerequisiteError(TrainyardError, exit_code=3):
 
 
 class LockedOutError(PrerequisiteError):
-    """The head of a cluster runs, but rejects this machine."""
+    """A cluster's head runs, but rejects this machine."""
 
 
 class NotReadyError(TrainyardError, exit_code=4):
-    """Something did not become ready in time; `where` says what was last observed."""
+    """Something was not ready in time; `where` says what was last observed."""
 
 
 class SmokeError(TrainyardError, exit_code=5):
@@ -98,17 +98,14 @@ class InterruptedRunError(TrainyardError, exit_code=130):
 
 
 def reason_of(error: Exception) -> str:
-    """Return the cause of an error, without place and hint, to be quoted in another message."""
+    """Return an error's cause, without place and hint, to quote it in another message."""
     if isinstance(error, TrainyardError):
         return error.what
     return f"{type(error).__name__}: {error}"
 
 
 def in_a_line(error: TrainyardError) -> str:
-    """Return the error on one line, without its hint, for a row of a table.
-
-    The line includes the error's problems; if there are none, its place.
-    """
+    """Return the error on one line, without its hint: with its problems, or else its place."""
     if error.problems:
         return "; ".join([error.what, *map(str, error.problems)])
     if error.where:

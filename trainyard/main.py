@@ -9,7 +9,7 @@ from trainyard.console.signals import end_quietly
 
 
 def main() -> None:
-    """Run the command line in sys.argv, and exit with the code of its result."""
+    """Run the command line in sys.argv, and exit with its code."""
     end_quietly()
     # With --debug, Invoke would log hundreds of lines about itself.
     logging.getLogger("invoke").setLevel(logging.WARNING)
@@ -26,7 +26,7 @@ def main() -> None:
     )
 
     executor.let_streams_take_all()
-    # An OSError outside a task: of Invoke's configuration, the help, or the last flush.
+    # An OSError outside a task comes from Invoke's configuration, the help, or the last flush.
     try:
         try:
             program.run()

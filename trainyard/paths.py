@@ -10,13 +10,13 @@ from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 DEFAULT_CLUSTER = "local"
-# The wheel's files that are not Python modules (hatch_build.py). A checkout has no such directory.
+# The wheel's files that are no Python modules (hatch_build.py); a checkout has none.
 PAYLOAD = Path(__file__).resolve().parent / "payload"
 
 
 @dataclass(frozen=True)
 class Here:
-    """The environment variables, and the directory from which relative paths begin."""
+    """The environment variables, and the directory for relative paths."""
 
     environ: Mapping[str, str]
     directory: Path
@@ -27,7 +27,7 @@ class Here:
 
 
 def shipped(directory: str) -> Path:
-    """Return a directory that Trainyard ships: in the wheel, else at the checkout's root."""
+    """Return a directory that Trainyard ships, from the wheel or the checkout."""
     in_wheel = PAYLOAD / directory
     if in_wheel.is_dir():
         return in_wheel
@@ -35,7 +35,6 @@ def shipped(directory: str) -> Path:
 
 
 def shown(path: Path) -> str:
-    """Return the path for a message: relative if it is below the current directory."""
     working = Path.cwd()
     if path.is_relative_to(working) and path != working:
         return str(path.relative_to(working))
@@ -50,7 +49,7 @@ def cluster_file(
     The user's own files come before the samples that Trainyard ships. Without `-f` and
     $TRAINYARD_CLUSTER, the file is the user's clusters/local.yaml. With `may_be_sample`, for
     commands that make no cluster, the sample local.yaml replaces a missing one. Raises RequestError
-    when there is no such file.
+    if there is no such file.
     """
     named = asked or environ.get("TRAINYARD_CLUSTER")
     if (
@@ -86,7 +85,7 @@ def cluster_file(
 def job_directory(asked: str, *, directory: Path) -> Path:
     """Return the job directory: a path, or a name under jobs/.
 
-    The user's own jobs come before those that Trainyard ships. Raises RequestError when there is no
+    The user's own jobs come before those that Trainyard ships. Raises RequestError if there is no
     such directory.
     """
     candidates = [directory / asked]
@@ -124,7 +123,6 @@ def cluster_names(directory: Path) -> tuple[str, ...]:
 
 
 def listed_clusters(directory: Path) -> tuple[str, ...]:
-    """Return the names of a project's cluster files; if it has none, those of the samples."""
     own = sorted(path.stem for path in (directory / "clusters").glob("*.yaml"))
     return tuple(own) or cluster_names(directory)
 
@@ -138,7 +136,6 @@ def image_names(directory: Path) -> tuple[str, ...]:
 
 
 def example_job(directory: Path) -> str:
-    """Return an example job for hints: the user's first job, else jobs/cartpole."""
     own = _own_jobs(directory)
     return f"jobs/{own[0] if own else 'cartpole'}"
 
@@ -157,8 +154,8 @@ def not_writable(
 ) -> PrerequisiteError:
     """Return the error for a directory that this user may not use.
 
-    The hint proposes to set the environment variable `variable` to another directory. For a
-    PermissionError, it also proposes to change the directory's owner.
+    The hint is to set the environment variable `variable` to another directory or, after a
+    PermissionError, to change the directory's owner.
     """
     elsewhere = f"choose another place: export {variable}=DIR"
     hint = elsewhere[0].upper() + elsewhere[1:]
@@ -178,7 +175,7 @@ def cache_home(environ: Mapping[str, str]) -> Path:
 
 
 def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
-    """Return the record directory of one cluster; `cluster.down` removes the directory."""
+    """Return the directory of a cluster's records; `cluster.down` removes it."""
     return state_home(environ) / "clusters" / name
 
 
@@ -219,7 +216,7 @@ def _no_cluster_file(directory: Path) -> RequestError:
 
 
 def _new_cluster(name: str, known: tuple[str, ...]) -> str | None:
-    """Return the hint to make this cluster file; None for a path or a likely typo."""
+    """Return the hint to make this cluster file; None for a path or likely typo."""
     if not name.isalnum() or did_you_mean(name, known):
         return None
     return f"Make it: trainyard cluster.new {name}"

@@ -1,4 +1,4 @@
-"""Fill a YAML template; every value is quoted as JSON, and every name needs a value."""
+"""Fill a YAML template; every value is quoted as JSON."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-# YAML takes these characters as line ends or rejects them unless they are escaped. json.dumps does
-# not escape them.
+# YAML rejects these characters, or reads them as line ends; json.dumps does not escape them.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], str] = str) -> str:
-    """Return the filled template; each value is written as JSON, which YAML reads unchanged.
+    """Fill the template with values as JSON, which YAML reads unchanged.
 
     `change` is applied to the JSON text of each value. A name without a value raises
     jinja2.UndefinedError.
@@ -32,7 +31,7 @@ def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], 
 
 
 def dollars_doubled(text: str) -> str:
-    """Double each `$`: Docker Compose reads `$$` as one dollar sign and interpolates nothing."""
+    """Double each `$`, so that Docker Compose interpolates nothing."""
     return text.replace("$", "$$")
 
 

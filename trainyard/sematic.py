@@ -34,7 +34,7 @@ class RayNodeConfig:
     gpu_count: int = 0
 
     def keys(self) -> dict[str, Any]:
-        """Return the keys of a node in a cluster file."""
+        """Return a node's keys in a cluster file."""
         return {
             "cpus": math.ceil(self.cpu),
             "memory": _memory(self.memory_gb),
@@ -42,20 +42,20 @@ class RayNodeConfig:
         }
 
     def within(self, gpus: int, nodes: int) -> RayNodeConfig:
-        """Return this node with its GPUs limited to an equal share of `gpus` for `nodes` nodes."""
+        """Limit this node's GPUs to its share of `gpus` among `nodes` equal nodes."""
         return replace(self, gpu_count=min(self.gpu_count, gpus // max(1, nodes)))
 
 
 @dataclass(frozen=True)
 class ScalingGroup:
-    """From `min_workers` to `max_workers` nodes of one shape; equal numbers fix the size."""
+    """From `min_workers` to `max_workers` nodes of one shape."""
 
     worker_nodes: RayNodeConfig
     min_workers: int = 1
     max_workers: int = 1
 
     def keys(self, index: int) -> dict[str, Any]:
-        """Return the keys of a worker group in a cluster file."""
+        """Return a worker group's keys in a cluster file."""
         is_fixed = self.max_workers == self.min_workers
         if is_fixed:
             size = {"count": self.min_workers}
@@ -66,7 +66,7 @@ class ScalingGroup:
 
 @dataclass(frozen=True)
 class AutoscalerConfig:
-    """The resources of the autoscaler, a container in the head's pod; `memory_gb` is in GiB."""
+    """The resources of the autoscaler's container in the head's pod; `memory_gb` is in GiB."""
 
     cpu: float
     memory_gb: float
@@ -89,7 +89,7 @@ class RayClusterConfig:
             )
 
     def within(self, gpus: int) -> RayClusterConfig:
-        """Return this cluster with at most `gpus` GPUs, the head's first, then group by group."""
+        """Limit the cluster to `gpus` GPUs: first the head gets its GPUs, then each group."""
         head = self.head_node.within(gpus, 1)
         left = gpus - head.gpu_count
         groups = []
@@ -109,7 +109,7 @@ class RayClusterConfig:
         return any(group.max_workers > group.min_workers for group in self.scaling_groups)
 
     def gpus(self) -> int:
-        """Return the number of GPUs with `max_workers` nodes in each group."""
+        """Count the GPUs with `max_workers` nodes in each group."""
         groups = (group.worker_nodes.gpu_count * group.max_workers for group in self.scaling_groups)
         return self.head_node.gpu_count + sum(groups)
 
@@ -162,12 +162,12 @@ def SimpleRayCluster(
 ) -> RayClusterConfig:
     """Return a cluster of `n_nodes` nodes of one shape; the numbers of nodes include the head.
 
-    With a larger `max_nodes`, the cluster may grow to that size. Raises RequestError for fewer than
-    one node, a `max_nodes` below `n_nodes`, and a `ray_version` other than Trainyard's.
+    With `max_nodes`, the cluster may grow to that size. Raises RequestError for fewer than one
+    node, a `max_nodes` below `n_nodes`, and a `ray_version` other than Trainyard's.
     """
     most = n_nodes if max_nodes is None else max_nodes
     if n_nodes < 1 or most < n_nodes:
-        what = f"n_nodes={n_nodes}, max_nodes={max_nodes}: at least 1, and not more than max_nodes"
+        what = f"n_nodes={n_nodes}, max_nodes={max_nodes}: n_nodes must be from 1 to max_nodes"
         raise RequestError(what, where="SimpleRayCluster")
     group = ScalingGroup(node_config, min_workers=n_nodes - 1, max_workers=most - 1)
     return RayClusterConfig(node_config, (group,), ray_version or versions.RAY, autoscaler_config)
@@ -176,10 +176,10 @@ def SimpleRayCluster(
 class RayCluster(Cluster):
     """A context manager that makes a cluster of this shape, by default under a random name.
 
-    A cluster file (default: $TRAINYARD_CLUSTER, else local) gives everything but the nodes: image,
-    registry, location. `file`, `backend` and `set` are as for Cluster.from_file. `runtime_env` is
-    Ray's, for the tasks that the `with` block starts: {"working_dir": "."} uploads the modules of
-    the current directory.
+    All settings except the nodes (image, registry, location) come from a cluster file: by default
+    $TRAINYARD_CLUSTER, else local. `file`, `backend` and `set` are as for Cluster.from_file.
+    `runtime_env` is Ray's, for the tasks that the `with` block starts: {"working_dir": "."} uploads
+    the modules of the current directory.
     """
 
     def __init__(  # noqa: PLR0913 (Sematic's arguments, and those of Cluster.from_file)
@@ -199,8 +199,7 @@ class RayCluster(Cluster):
         self.activation_timeout_seconds = activation_timeout_seconds
         found = _Shape(
             name or f"ray-{secrets.token_hex(4)}",
-            # The program describes the nodes, so a directory needs no cluster file: the shipped
-            # sample is used.
+            # The program describes the nodes, so the shipped sample can replace a cluster file.
             file=str(file or os.environ.get("TRAINYARD_CLUSTER") or paths.DEFAULT_CLUSTER),
             backend=backend,
             overrides=as_overrides(set),
@@ -227,7 +226,7 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Return the cluster of `config`, reduced to what the backend supports; print why."""
+        """Return a cluster of `config`, reduced to what the backend supports; print why."""
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:
@@ -238,8 +237,7 @@ class _Shape:
             config = config.fixed()
 
         asked = config.gpus()
-        # `gpus_here` may run nvidia-smi, which takes seconds, so it is called only if GPUs are
-        # asked for.
+        # `gpus_here` may run nvidia-smi, which takes seconds.
         most = None
         if asked:
             most = traits.gpus_here(found.spec, os.environ)

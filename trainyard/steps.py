@@ -1,7 +1,7 @@
 """Run a list of steps: ask whether each one holds, make the change if not, and ask again.
 
-Exit codes of outside systems are not trusted: a step is done only when its own question (`done`)
-says so.
+A step is done only when its question (`done`) says so: exit codes of outside systems are not
+trusted.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ StepKind = Literal["change", "leash", "stays"]
 
 @dataclass(frozen=True)
 class Answer:
-    """An outside system's answer: whether the step holds; `detail` says what was observed.
+    """Whether a step holds; `detail` says what was observed.
 
     `warnings` are shown to the user although the step holds. `moved` measures progress, such as
-    bytes downloaded: each change of the number restarts the step's deadline.
+    bytes downloaded; each change of it restarts the step's deadline.
     """
 
     holds: bool
@@ -37,31 +37,29 @@ YES = Answer(True)
 
 
 def no(detail: str, *, moved: int = 0) -> Answer:
-    """Answer that the step does not hold yet; `detail` says what was observed instead."""
     return Answer(False, detail, moved)
 
 
 def warning(*texts: str) -> Answer:
-    """Answer that the step holds, with these warnings, if any."""
     return Answer(True, "; ".join(texts), warnings=texts)
 
 
 def nothing() -> None:
-    """Change nothing: the `do` of a step that only asks, or waits for earlier steps."""
+    """Change nothing: the `do` of a step that only asks or waits."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One condition that should hold: how to check it, and how to bring it about.
+    """A condition that should hold: how to check it, and how to bring it about.
 
-    `id` names the step for code, as "security-group" or "tag:latest". It is unique in its list and
-    stable; the title is for people and may change. `kind` marks steps that are reported apart from
-    other changes. `done` only reads. `do` makes the condition hold, may be repeated, and is called
-    only if `done` said no. `deadline` is the limit in seconds for `done` to hold after `do`, or
-    after the last change of `Answer.moved`; `every` is the pause between two checks. `after` is the
-    id of an earlier step that `done` depends on. While that step does not hold, a plan prints this
-    step's title instead of calling `done`. With `disruptive`, `do` ends or replaces nodes on which
-    tasks may run. `needs` is the flag without which `do` refuses, "" for none.
+    `id` names the step for code ("security-group", "tag:latest"): stable, and unique in its list.
+    The title is for people and may change. `kind` marks steps that are reported apart from other
+    changes. `done` only reads. `do` makes the condition hold, may be repeated, and is called only
+    if `done` said no. `deadline` is the limit in seconds for `done` to hold after `do`, or after
+    the last change of `Answer.moved`; `every` is the pause between two checks, in seconds. `after`
+    is the id of an earlier step that `done` depends on: while that step does not hold, a plan
+    prints this step's title instead of calling `done`. With `disruptive`, `do` ends or replaces
+    nodes on which tasks may run. `needs` is the flag without which `do` refuses, "" for none.
     """
 
     id: str
@@ -80,10 +78,8 @@ class Step:
 class Stage:
     """A list of steps that is computed only when a run or plan reaches it.
 
-    `expand` may read from outside systems, but changes nothing; making a Stage reads nothing. `id`
-    names the stage for code, as a step's does. `after` is the id of an earlier step that `expand`
-    depends on. While that step does not hold, a plan prints the stage's title instead of calling
-    `expand`.
+    `expand` may read from outside systems, but changes nothing. `id` and `after` are as in Step:
+    `after` is the id of an earlier step that `expand` depends on.
     """
 
     id: str
@@ -95,10 +91,7 @@ class Stage:
 def before_each(
     steps: Sequence[Step | Stage], *, question: Callable[[], None], change: Callable[[], None]
 ) -> list[Step | Stage]:
-    """Wrap steps to call `question` before each `done`, and `change` before each `do`.
-
-    Steps inside stages are wrapped as well.
-    """
+    """Call `question` before each `done` and `change` before each `do`, also inside stages."""
 
     def wrapped(step: Step | Stage) -> Step | Stage:
         if isinstance(step, Stage):
@@ -124,9 +117,9 @@ def before_each(
 
 
 def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Step | Stage]:
-    """Give the steps a common time limit, in seconds from this call; None sets no limit.
+    """Give the steps a common time limit, in seconds from this call.
 
-    The limit is checked before each `done`; once it has passed, NotReadyError is raised.
+    Once it has passed, the next `done` raises NotReadyError. None sets no limit.
     """
     if seconds is None:
         return steps
@@ -177,10 +170,10 @@ class Progress(Protocol):
         """A step begins."""
 
     def expanding(self, title: str) -> None:
-        """A stage begins to work out its steps: requests on the network may take a while."""
+        """A stage begins to compute its steps; its requests may take a while."""
 
     def saw(self, title: str, detail: str) -> None:
-        """A step still does not hold; `detail` says what its last question observed."""
+        """A step still does not hold; `detail` says what was observed."""
 
     def finished(self, result: StepResult) -> None:
         """A step holds, or a stage is expanded."""
@@ -191,7 +184,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Clock:
-    """Time as an argument, so that the loop can be tested without waiting."""
+    """Time as an argument, so that tests need not wait."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -206,9 +199,9 @@ def run(
 ) -> list[StepResult]:
     """Make every step hold, in order; stop at the first failure.
 
-    `before_disruption` is called once, before the first disruptive step that does not hold yet; it
-    may raise an error to refuse the change. Returns the results of steps only, not those of stages.
-    Raises NotReadyError when a deadline passes, and any error of `done`, `do` and `expand`.
+    `before_disruption` is called once, before the first disruptive step that does not hold; it may
+    raise an error to refuse the change. Returns the results of steps, not of stages. Raises
+    NotReadyError when a deadline passes, and any error of `done`, `do` and `expand`.
     """
     clock = clock or Clock()
     results = []
@@ -221,7 +214,7 @@ def run(
 
 
 def plan(steps: Sequence[Step | Stage], progress: Progress | None = None) -> list[PlannedStep]:
-    """Ask every step whether it holds; change nothing. `progress` shows stages, not steps."""
+    """Ask every step whether it holds; change nothing. `progress` shows only stages."""
     return [planned for _, planned in asked(steps, progress)]
 
 
@@ -253,8 +246,8 @@ def asked(
 ) -> Iterator[tuple[Step | Stage, PlannedStep]]:
     """Yield each step with its planned effect.
 
-    A stage whose `after` does not hold is itself yielded; other stages are expanded.
-    `missing` collects the titles of steps that do not hold, by step id, also inside stages.
+    A stage is expanded, or yielded itself if its `after` does not hold. `missing` collects the
+    titles of steps that do not hold, by step id, also inside stages.
     """
     missing = {} if missing is None else missing
     for step in steps:
@@ -314,7 +307,6 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
 
 
 def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
-    """Ask until the step holds. Raises NotReadyError if its deadline passes first."""
     give_up = clock.now() + step.deadline
     moved = 0
     while True:

@@ -11,16 +11,14 @@ RAY_WITHOUT_MARKS = "2.45.0"
 RUNNER_PROTOCOL = 1
 # The name of this distribution (pyproject.toml), which is on no package index.
 DISTRIBUTION = "trainyard-ray"
-# The packages of each extra of pyproject.toml, for pip. Trainyard is on no index, so pip cannot
-# install the extra itself.
+# The packages of each extra of pyproject.toml, for pip: Trainyard itself is on no index.
 _PACKAGES = {
     "local": f"'ray[default]=={RAY}' tensorboardX",
     "aws": "boto3",
     "ec2": f"boto3 'ray[default]=={RAY}'",
     "tune": "cmaes optuna",
 }
-# The newest KubeRay that was tested with its real operator (docs/decisions/0010); its chart
-# has the same number.
+# The newest KubeRay tested with its real operator (docs/decisions/0010); its chart has this number.
 KUBERAY = "1.5.1"
 # The oldest operator with authOptions, by which a RayCluster gets Ray's token
 # (ray-operator/apis/ray/v1/raycluster_types.go).
@@ -29,12 +27,11 @@ MICROK8S = "1.34/stable"
 
 
 def is_too_old(ray: str) -> bool:
-    """Say whether a version of Ray ("2.36.0", "3.0.0.dev0") is older than OLDEST_RAY."""
+    """Say whether a Ray ("2.36.0", "3.0.0.dev0") is older than OLDEST_RAY."""
     return _numbers(ray) < _numbers(OLDEST_RAY)
 
 
 def marks_log_files(ray: str) -> bool:
-    """Say whether a dashboard of this version puts a mark before each block of a log file."""
     return _numbers(ray) < _numbers(RAY_WITHOUT_MARKS)
 
 
@@ -43,5 +40,4 @@ def _numbers(version: str) -> list[int]:
 
 
 def installing(extra: str) -> str:
-    """Return the command that installs the packages of an extra of pyproject.toml."""
     return f"pip install {_PACKAGES[extra]}"

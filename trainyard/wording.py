@@ -6,11 +6,10 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-# Escape sequences, which move a terminal's cursor, set its title or colours, or fill its clipboard
+# These escape sequences move a terminal's cursor, set its title or colours, or fill its clipboard
 # (ECMA-48, xterm).
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
-# Control characters, lone surrogates (bytes that were not UTF-8), and marks that reverse the
-# direction of text.
+# Control characters, lone surrogates (bytes that were not UTF-8), and marks that reverse text.
 _UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -31,7 +30,7 @@ def named(names: Sequence[str], *, most: int = 3) -> str:
 
 
 def without_name(name: str, message: str) -> str:
-    """Return the message without a leading `name`, for a line that begins with it."""
+    """Remove a leading `name`, for a line that begins with it already."""
     return message.removeprefix(f"{name}: ").removeprefix(f"{name} ")
 
 
@@ -42,7 +41,7 @@ def all_answer(nodes: int) -> str:
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'X'?` when something known is close to `wrong`, else nothing."""
+    """Return `; did you mean 'X'?` if a known name is close to `wrong`, else ""."""
     close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -50,11 +49,11 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text for a terminal: unprintable characters become JSON escapes (`\\u001b`)."""
+    """Replace unprintable characters by JSON escapes (`\\u001b`), for a terminal."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def clean(text: str) -> str:
-    """Return text for HTML: no escape sequences; unprintable characters become U+FFFD."""
+    """Remove escape sequences and replace unprintable characters by U+FFFD, for HTML."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return _UNPRINTABLE.sub("\ufffd", ESCAPES.sub("", lines))

@@ -33,7 +33,6 @@ def _start_here(self: ActorClass[Any], *words: Any, **options: Any) -> Any:
 
 
 def main() -> None:
-    """Run the command `ado` with this change."""
     ActorClass._remote = _start_here
     from ado.cli.core.cli import app
 

@@ -30,32 +30,29 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 ENVIRONMENT = "CartPole-v1"
 SOLVED = 475.0  # gymnasium's reward threshold: the mean return of 100 episodes, each at most 500
-SCALE = np.array(
-    [1.0, 1.0, 0.1, 1.0]
-)  # divides observations: cart, its speed, angle, its speed; angles are about a tenth of the rest
+# Divides observations (cart, its speed, angle, its speed): angles are about a tenth of the rest.
+SCALE = np.array([1.0, 1.0, 0.1, 1.0])
 
 EPISODES = 16  # played side by side in an iteration
 LEARNING_RATE = 2.0
 DISCOUNT = 0.99
 EVALUATE_EVERY = 5  # iterations
-ENOUGH = (
-    490.0  # three evaluations in a row must reach this to stop: one of few episodes may be lucky
-)
+# Training stops when three evaluations in a row reach this: one alone may be lucky.
+ENOUGH = 490.0
 EVALUATION_SEED = 1_000_000  # seeds of training are smaller: evaluations have other starts
 
 
 @dataclass
 class State:
-    """The whole state of a training, which a checkpoint holds and a later attempt continues."""
+    """The whole state of a training, as in a checkpoint."""
 
     rng: np.random.Generator
     weights: Floats
     iteration: int = 0
     steps: int = 0  # of the environment
     seconds: float = 0.0
-    curve: list[dict[str, float]] = field(
-        default_factory=list
-    )  # one row per iteration: time, step and scalars
+    # One row per iteration: time, step and scalars.
+    curve: list[dict[str, float]] = field(default_factory=list)
 
 
 def main() -> None:
@@ -71,9 +68,8 @@ def main() -> None:
         say(f"continues after iteration {state.iteration} ({state.steps:,} steps)")
 
     with SummaryWriter(str(output)) as writer:
-        for row in (
-            state.curve
-        ):  # all former rows again: a lost attempt's event file may end before its checkpoint
+        # All former rows again: a lost attempt's event file may end before its checkpoint.
+        for row in state.curve:
             write_scalars(writer, row)
         train(state, options, writer, checkpoint)
 
@@ -152,7 +148,7 @@ def solved(state: State) -> bool:
 def improve(
     state: State, environments: gymnasium.vector.VectorEnv, *, rate: float, discount: float
 ) -> dict[str, float]:
-    """Play one batch of episodes and follow its policy gradient; return scalars for the curve."""
+    """Play one batch of episodes and follow its policy gradient; return scalars."""
     observations, surprises, playing = play(state, environments)
     to_come = np.zeros_like(playing)  # the discounted reward after each step
     later = np.zeros(EPISODES)
@@ -203,7 +199,7 @@ def play(state: State, environments: gymnasium.vector.VectorEnv) -> tuple[Floats
 
 
 def evaluate(weights: Floats, *, episodes: int) -> float:
-    """Return the mean return in CartPole-v1 if the more likely action is taken at each step."""
+    """Return the mean return if the more likely action is always taken."""
     environment = gymnasium.make(ENVIRONMENT)
     total = 0.0
     for episode in range(episodes):
@@ -220,7 +216,7 @@ def evaluate(weights: Floats, *, episodes: int) -> float:
 
 
 def report(state: State, options: argparse.Namespace, output: Path) -> None:
-    """Evaluate the trained policy, write result.json, and print whether the task is solved."""
+    """Evaluate the policy, write result.json, and print whether the task is solved."""
     score = evaluate(state.weights, episodes=options.episodes)
     result = {
         "seed": options.seed,
@@ -249,7 +245,6 @@ def write_scalars(writer: SummaryWriter, row: dict[str, float]) -> None:
 
 
 def save(state: State, path: Path) -> None:
-    """Write the state as a checkpoint."""
     kept = {**vars(state), "weights": state.weights.tolist(), "rng": state.rng.bit_generator.state}
     write_whole(path, json.dumps(kept))
 

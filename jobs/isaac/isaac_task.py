@@ -76,7 +76,7 @@ class Domain:
         return self.function is None and len(set(map(as_text, self.of))) > 1
 
     def quantized(self, q: float) -> Domain:
-        """Return this domain with steps of `q`, as Ray Tune makes quniform and qrandint."""
+        """Add steps of `q`, as Ray Tune does for quniform and qrandint."""
         if self.kind not in ("uniform", "randint"):
             refused(
                 f"{self.kind}(...).quantized",
@@ -86,7 +86,7 @@ class Domain:
         return Domain(self.kind, [self.of[0], self.of[1] + (self.kind == "randint")], q)
 
     def sample(self, config: Any = None, *_: Any) -> Any:
-        """Draw a value as Ray Tune does; a function is called, with `config` if it takes one."""
+        """Draw a value as Ray Tune does; a function gets `config` if it takes an argument."""
         if self.function is not None:
             if inspect.signature(self.function).parameters:
                 return self.function(config)
@@ -160,7 +160,7 @@ def refused(name: str, why: str) -> Callable[..., Any]:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text, as placeholders of a job file do; lists and dicts as JSON."""
+    """Write a value as placeholders of a job file do; lists and dicts as JSON."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple, dict)):
@@ -360,7 +360,7 @@ def load(file: Path) -> types.ModuleType:
 
 
 def member(module: types.ModuleType, name: str | None, base: type, what: str) -> type:
-    """Return the subclass of `base` in a file with this name; without a name, the file's only one.
+    """Return the subclass of `base` with this name; without a name, the file's only one.
 
     Exits with a message if there is none.
     """
@@ -452,7 +452,7 @@ def leaves(tree: Mapping[str, Any], above: Place = ()) -> Iterator[tuple[Place, 
 
 
 def is_only(value: object, key: str) -> bool:
-    """Say whether a value is a mapping of only this key, such as Ray Tune's {"grid_search": []}."""
+    """Say whether a mapping has only this key, such as Ray Tune's {"grid_search": []}."""
     return isinstance(value, dict) and set(value) == {key}
 
 
@@ -463,7 +463,7 @@ def put(config: Config, place: Place, value: Any) -> None:
 
 
 def named(place: Place) -> str:
-    """Return the name of a place for messages: the argument's key below SECTIONS, else all keys."""
+    """Name a place in messages: the argument's key below SECTIONS, else all keys."""
     if place[0] in SECTIONS:
         return str(place[1])
     return ".".join(map(str, place))
@@ -581,7 +581,7 @@ def resolved(cfg: Config, values: dict[str, str], draw: int) -> Config:
 
 
 def copied(tree: Config) -> Config:
-    """Return a copy of a configuration, with all mappings in the same order, as words need it."""
+    """Copy a configuration and its mappings; their order is that of the command's words."""
     result = copy.copy(tree)
     for key, value in tree.items():
         if isinstance(value, dict):
@@ -739,15 +739,15 @@ def hydra_text(value: Any) -> str:
 
 
 def process_mark() -> str:
-    """Return ten digits from this task's name, for -rid, which newer workflows take and ignore."""
+    """Make ten digits for -rid from the task's name; newer workflows take and ignore them."""
     task = f"{os.environ.get('TRAINYARD_RUN', '')}:{os.environ.get('TRAINYARD_TASK', '')}"
     return str(10**9 + int(hashlib.sha256(task.encode()).hexdigest(), 16) % (9 * 10**9))
 
 
 def continued(command: list[str]) -> list[str]:
-    """Return the command, with the flags to continue from the newest checkpoint in logs/.
+    """Add the flags to continue from the newest checkpoint in logs/.
 
-    In the first attempt, or without a checkpoint, it is unchanged.
+    In the first attempt, or without a checkpoint, the command is unchanged.
     """
     left = [
         (path.stat().st_mtime, path, library)
@@ -837,7 +837,7 @@ HAD_HERE = (
     "of a search space, its "
     "stoppers and reporters, JobCfg of tuner, and populate_isaac_ray_cfg_args of util. `search` "
     "and `prune` of the job "
-    "file's `tune` stand for searchers and schedulers"
+    "file's `tune` replace searchers and schedulers"
 )
 
 
@@ -942,7 +942,7 @@ def notes_on(cfg: Config, trials: list[Config]) -> Iterator[str]:
 
 
 def watched() -> list[str]:
-    """Return a list to which each path that this process opens for reading is added from now on."""
+    """Return a list that grows by each path that this process opens for reading."""
     opened: list[str] = []
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
@@ -1004,7 +1004,7 @@ def imported(directory: Path) -> Iterator[Path]:
 
 @functools.cache
 def place(file: str) -> Path:
-    """Return the resolved path of a file; cached, as a thousand modules are asked repeatedly."""
+    """Resolve a path; cached, since a thousand modules are asked repeatedly."""
     return Path(file).resolve()
 
 

@@ -34,14 +34,12 @@ class Spirals(lightning.LightningModule):
         self.network = spirals.network()
 
     def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], _: int) -> torch.Tensor:
-        """Return the loss of a batch."""
         places, arms = batch
         loss = nn.functional.cross_entropy(self.network(places), arms)
         self.log("train/loss", loss, on_step=False, on_epoch=True, sync_dist=True)
         return loss
 
     def validation_step(self, batch: tuple[torch.Tensor, torch.Tensor], _: int) -> None:
-        """Log the accuracy on a batch."""
         places, arms = batch
         right = (self.network(places).argmax(dim=1) == arms).float().mean()
         self.log("eval/accuracy", right, sync_dist=True)
@@ -93,7 +91,7 @@ def parse() -> argparse.Namespace:
 
 
 def make_trainer(options: argparse.Namespace) -> lightning.Trainer:
-    """Return a trainer for the processes that torchrun started: NCCL on GPUs, Gloo on CPUs."""
+    """Make a trainer for torchrun's processes: NCCL on GPUs, Gloo on CPUs."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     saving = ModelCheckpoint(CHECKPOINT.parent, CHECKPOINT.stem, enable_version_counter=False)
@@ -114,7 +112,7 @@ def make_trainer(options: argparse.Namespace) -> lightning.Trainer:
 
 
 def checkpoint(trainer: lightning.Trainer) -> str | None:
-    """Return the path of the checkpoint, None if there is none; other processes get a copy.
+    """Return the path of the checkpoint, if any; other processes get a copy.
 
     Only the node of the first process has the checkpoint: it is broadcast.
     """

@@ -163,7 +163,7 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str | None:
 
 
 def value_of(result: Mapping[str, Any], name: str) -> float | None:
-    """Return the number at a path such as a/b/c in a result; None without one, or for NaN."""
+    """Return the number at a path such as a/b/c; None without one, or for NaN."""
     found: Any = result
     for part in name.split("/"):
         if isinstance(found, Mapping):
@@ -176,7 +176,7 @@ def value_of(result: Mapping[str, Any], name: str) -> float | None:
 
 
 def curves(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield names and values for curves: return and length of episodes, and learners' numbers."""
+    """Yield values for curves: return and length of episodes, and learners' numbers."""
     for section, title in (("env_runners", "rollout"), ("evaluation", "eval")):
         of_episodes = result.get(section, {})
         of_episodes = of_episodes.get("env_runners", of_episodes)

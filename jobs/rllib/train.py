@@ -100,13 +100,12 @@ def environment(name: str | None) -> str | type | None:
 
 
 def refuse(message: str) -> NoReturn:
-    """Print an error, and exit with code 2."""
     print(f"train.py: error: {message}", file=sys.stderr, flush=True)
     raise SystemExit(2)
 
 
 def wanted(config: AlgorithmConfig) -> str:
-    """Say how many actors RLlib starts, and how many CPUs and GPUs they need together."""
+    """Say how many actors RLlib starts, and their CPUs and GPUs together."""
     others = config.algo_class.default_resource_request(config.copy(copy_frozen=False)).bundles[1:]
     cpus, gpus = (sum(bundle.get(kind, 0) for bundle in others) for kind in ("CPU", "GPU"))
     return f"{len(others)} actors with {cpus:g} CPUs and {gpus:g} GPUs"

@@ -29,7 +29,6 @@ class Keeper:
         self._files = LocalFileSystem()
 
     def ask(self, method: str, *words: Any, **named: Any) -> Any:
-        """Call a method of fsspec's LocalFileSystem, and return its result."""
         return getattr(self._files, method)(*words, **named)
 
     def write(self, path: str, content: bytes) -> None:
@@ -94,7 +93,7 @@ class _Written(io.BytesIO):
 
 
 def filesystem() -> pyarrow.fs.PyFileSystem:
-    """Return a file system with this node's files, for this script's workers on any node.
+    """Make a file system of this node's files, for workers on any node.
 
     Call `ray.init()` first. The actor behind the file system ends with the script.
     """

@@ -162,7 +162,6 @@ def improve(
 
 @torch.no_grad()
 def evaluate(model: nn.Module, test: tuple[torch.Tensor, ...], device: torch.device) -> float:
-    """Return the accuracy on the test points."""
     places, arms = test
     guessed = model(places.to(device)).argmax(dim=1).cpu()
     return float((guessed == arms).float().mean())

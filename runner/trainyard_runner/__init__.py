@@ -1,1 +1,1 @@
-"""The runner, which Trainyard sends with every run to run the tasks on Ray."""
+"""The runner: Trainyard sends it with every run, to run the tasks on Ray."""

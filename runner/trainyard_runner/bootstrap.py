@@ -1,4 +1,4 @@
-"""The program that a run's Ray job executes on the head, to fetch the runner and start it."""
+"""The program of a run's Ray job: fetches the runner onto the head and starts it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ sys.exit(main(run, plan_text=blobs[1], runner_name=runner, runner=blobs[0], star
 
 
 def entrypoint(run: str) -> str:
-    """Return the shell command of a run's Ray job; Ray's own tools show this one line."""
+    """Return the shell command of a run's Ray job: one line, which Ray's tools show."""
     start = 'import os; exec(os.environ["TRAINYARD_BOOTSTRAP"])'
     return f"exec {shlex.join(['python3', '-c', start, run])}"
 
@@ -53,8 +53,8 @@ def entrypoint(run: str) -> str:
 def variables(*, runner: str, plan: str) -> dict[str, str]:
     """Return the environment variables of a run's Ray job.
 
-    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). Another variable has
-    the text of the program. The command therefore fits into one line, and the program can restart
-    itself with another Python.
+    `runner` and `plan`: the names of the uploaded blobs ("_ray_pkg_….zip"). A third variable has
+    the program's text: the command fits into one line, and the program can restart itself with
+    another Python.
     """
     return {"TRAINYARD_BOOTSTRAP": PROGRAM, "TRAINYARD_RUNNER": runner, "TRAINYARD_PLAN": plan}

@@ -1,9 +1,8 @@
-"""The leash: a program that removes its cluster at a deadline, or after a time without active jobs.
+"""The leash: removes its cluster at a deadline, or after a time without active jobs.
 
-The program runs next to the head and does not need the operator's machine. Only this file is copied
-there: it uses the standard library, and boto3 on EC2. The program asks Ray's dashboard for active
-jobs. While the dashboard does not answer, the cluster does not count as idle. The deadline still
-applies.
+The leash runs next to the head and does not need the operator's machine. Only this file is copied
+there: it uses the standard library, and boto3 on EC2. Ray's dashboard lists the active jobs. While
+the dashboard does not answer, the cluster does not count as idle; the deadline still applies.
 
 Usage: leash.py SETTINGS, a JSON object with these keys. `deadline` (Unix seconds) and `idle`
 (seconds) may be null. `dashboard` is the dashboard's address, `token_file` has its token. One of
@@ -46,9 +45,9 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def ends_at(deadline: float | None, idle: float | None, idle_since: float | None) -> float | None:
-    """Return when a cluster will end if nothing changes, in Unix seconds; None for no end yet.
+    """Return when the cluster ends if nothing changes, in Unix seconds; None for no end yet.
 
-    `idle_since` is None while jobs are active, or while this is unknown.
+    `idle_since`: None while jobs are active, or while this is unknown.
     """
     if idle is None or idle_since is None:
         return deadline
@@ -59,7 +58,7 @@ def ends_at(deadline: float | None, idle: float | None, idle_since: float | None
 
 
 def idle_since(jobs: Jobs | None, since: float) -> float | None:
-    """Return when a cluster became idle: when its last job ended, or `since` if that is later.
+    """Return when the last job ended, or `since` if that is later.
 
     Returns None while a job is active, and if `jobs` is None (unknown).
     """
@@ -70,9 +69,9 @@ def idle_since(jobs: Jobs | None, since: float) -> float | None:
 
 
 def hold(settings: Settings, end: Callable[[], None]) -> None:
-    """Wait until the cluster has to end, stop its jobs, and call `end` until it raises no error.
+    """Wait until the cluster has to end, stop its jobs, and call `end` until it succeeds.
 
-    First prints the line HOLDS, and creates the file `ready` of the settings.
+    First prints HOLDS, and creates the settings' file `ready`.
     """
     ask = dashboard(settings["dashboard"], settings["token_file"])
     began = time.time()
@@ -100,7 +99,7 @@ def hold(settings: Settings, end: Callable[[], None]) -> None:
         try:
             return end()
         except Exception as error:
-            # `end` is retried after any error, because a cluster that does not end costs money.
+            # Any error is retried: a cluster that does not end costs money.
             say(f"not ended yet: {error}")
             time.sleep(EVERY)
 
@@ -130,17 +129,17 @@ def _active(ask: Ask) -> Jobs:
 
 
 def dashboard(address: str, token_file: str | None) -> Ask:
-    """Return a function that sends a request to Ray's dashboard, by method and path.
+    """Return a function that sends a request to Ray's dashboard, and returns its JSON.
 
-    That function returns the answer's JSON, or None without a valid answer. The token is read at
-    once, because its directory may be gone later.
+    The function returns None without a valid answer. The token is read at once: its directory may
+    be gone later.
     """
     headers = {}
     if token_file:
         token = Path(token_file).expanduser().read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
 
-    # A proxy from the environment is not used, because it would see the token.
+    # A proxy from the environment would see the token.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def ask(method: str, path: str) -> Any:
@@ -195,7 +194,7 @@ def _engine(
     *,
     fine: Sequence[int] = (404,),
 ) -> bytes:
-    """Send a request to the Docker engine; an answer with a status in `fine` is no error."""
+    """Send a request to the Docker engine; a status in `fine` is no error."""
     connection = _Socket(target["socket"])
     # Without this header, http.client would send the socket's path as the host's name.
     headers = {"Host": "docker", "Content-Type": "application/json"}
@@ -221,9 +220,9 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
     path = f"/apis/ray.io/v1/namespaces/{target['namespace']}/rayclusters/{target['name']}"
     options = {"propagationPolicy": "Foreground", "preconditions": {"uid": target["uid"]}}
     if only_try:
-        # dryRun is in the body, because the API server ignores a query's dryRun if there is a body.
+        # If there is a body, the API server ignores the query's dryRun.
         options["dryRun"] = ["All"]
-    # The token is read at each call, because kubelets replace it.
+    # Read at each call: kubelets replace the token.
     token = (_ACCOUNT / "token").read_text()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("DELETE", path, json.dumps(options), headers)
@@ -260,7 +259,7 @@ def ec2(target: Settings, *, only_try: bool = False) -> None:
 
 
 def _instances(api: Any, tags: Settings) -> dict[str, bool]:
-    """Return the ids of the cluster's instances, each with whether it is the head."""
+    """Return the instances' ids, each with whether the instance is the head."""
     states = ["pending", "running", "stopping", "stopped"]
     filters = [{"Name": "instance-state-name", "Values": states}]
     for key, value in tags.items():
@@ -304,7 +303,7 @@ ENDINGS: dict[str, Callable[..., None]] = {"docker": docker, "kubernetes": kuber
 
 
 def main(settings: Settings) -> None:
-    """Check by a dry run that this program may end the cluster; end it when it is due.
+    """Check by a dry run that the cluster can be ended; end it when it is due.
 
     If the check raises, the program exits, and the command that started it reports the error.
     """

@@ -1,6 +1,6 @@
 """The job's files as packages in Ray's GCS, for a command's own Ray tasks and actors.
 
-Ray removes a package from its GCS once no driver uses it, unless the package is pinned.
+Ray removes an unpinned package from its GCS once no driver uses it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from typing import Any, NamedTuple
 PINNED = 600
 _EVERY = 150.0
 _GCS = "gcs://"
-# Bytes. Only packages up to this size are copied for each running attempt, because the head's GCS
-# holds all copies in memory.
+# Bytes. Larger packages are not copied for each attempt: the GCS holds all copies in memory.
 OWN_LIMIT = 4 * 1024 * 1024
 
 
 class Store(NamedTuple):
-    """The functions to read, write, delete and pin packages in Ray's GCS.
+    """Access to the packages in Ray's GCS.
 
-    All take the package's name, except `pin`, which takes its URI and the seconds to keep it.
+    The functions take a package's name; `pin` takes its URI and the seconds to keep it.
     """
 
     get: Callable[[str], bytes | None]
@@ -37,7 +36,7 @@ class Store(NamedTuple):
 
 @functools.cache
 def store() -> Store:
-    """Return the Store of the cluster that this process is connected to."""
+    """Return the store of the connected cluster."""
     from ray.experimental import internal_kv
 
     return Store(
@@ -53,11 +52,10 @@ def environment(
 ) -> tuple[dict[str, Any], int]:
     """Return the runtime_env of commands' own Ray tasks, and its package's size in bytes.
 
-    `declared`: the runtime environment of the workers that run the commands. Its working directory
-    has only the job's wheels, or is missing. The returned environment's working directory also has
-    all the job's files. `parts`: the uploaded parts of the job's zip, by name. Unless a single part
-    can be used unchanged, a new package is put into the GCS. Raises LookupError if the GCS no
-    longer has the wheels.
+    `declared`: the runtime_env of the commands' workers. Its working directory has only the job's
+    wheels, or is missing. The returned working directory also has the job's files. `parts`: the
+    uploaded parts of the job's zip, by name. Puts a new package into the GCS, unless a single part
+    can be used unchanged. Raises LookupError if the GCS no longer has the wheels.
     """
     found = dict(declared or {})
     wheels = found.get("working_dir", "").removeprefix(_GCS)
@@ -79,7 +77,7 @@ def environment(
 
 
 def _added(job: bytes, wheels: bytes) -> bytes:
-    """Return the job's zip with the wheels at its top, where Ray's installers look."""
+    """Add the wheels at the top of the job's zip, where Ray's installers look."""
     whole = io.BytesIO(job)
     with zipfile.ZipFile(whole, "a") as bundle, zipfile.ZipFile(io.BytesIO(wheels)) as source:
         there = {entry.filename: entry.CRC for entry in bundle.infolist()}
@@ -91,7 +89,7 @@ def _added(job: bytes, wheels: bytes) -> bytes:
 
 
 def packages(*environments: Mapping[str, Any] | None) -> list[str]:
-    """Return the URIs of the GCS's packages that runtime environments use, each once."""
+    """Return the URIs of the GCS packages in runtime environments, each once."""
     named: dict[str, None] = {}
     for each in environments:
         declared = each or {}
@@ -103,16 +101,15 @@ def packages(*environments: Mapping[str, Any] | None) -> list[str]:
 
 
 class OwnPackage:
-    """A separately named copy of the job's package for one attempt's Ray tasks.
+    """One attempt's copy of the job's package, under another name.
 
-    Ray unpacks a package once per node. Workers with the same package share its directory, and
-    would see each other's changes.
+    Ray unpacks a package once per node: attempts that share it would see each other's changes.
     """
 
     def __init__(self, declared: Mapping[str, Any], attempt: str, store: Store) -> None:
-        """Choose the copy's name; `environment` becomes `declared` with the copy as working_dir.
+        """Name the copy; the first `keep` makes it.
 
-        The first `keep` makes the copy.
+        `environment` is `declared` with the copy as working_dir.
         """
         self._shared = declared["working_dir"].removeprefix(_GCS)
         digest = hashlib.sha256(f"{self._shared} {attempt}".encode()).hexdigest()
@@ -122,7 +119,7 @@ class OwnPackage:
         self.environment = {**declared, "working_dir": _GCS + self._name}
 
     def keep(self) -> None:
-        """Put the copy into the GCS at the first call, and renew its pin when that is due.
+        """Make the copy at the first call; later, renew its pin when due.
 
         Call this more often than every PINNED seconds: otherwise Ray removes the copy when a driver
         of the attempt ends. Raises LookupError if the job's package is gone.
@@ -147,7 +144,7 @@ def _content(name: str, store: Store) -> bytes | None:
 
 
 class Pins:
-    """Keeps packages in the GCS, even if no driver uses them, as long as `look` is called."""
+    """Keeps even unused packages in the GCS, as long as `look` is called."""
 
     def __init__(
         self,
@@ -164,7 +161,7 @@ class Pins:
         self.look()
 
     def look(self) -> None:
-        """Renew the pins every _EVERY seconds; does nothing in between."""
+        """Renew the pins if _EVERY seconds have passed."""
         if self._clock() < self._due:
             return
         self._due = self._clock() + _EVERY

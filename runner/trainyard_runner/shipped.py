@@ -1,7 +1,7 @@
 """Functions that Ray sends to other nodes by value; each first fetches the runner's package.
 
-No function may import from that package before it is fetched, because a new worker lacks it.
-`runner` and `job` are packages, (name, [reference to the zip]); a node fetches each once.
+Imports from that package come after the fetch: a new worker lacks it. `runner` and `job` are
+packages, (name, [reference to the zip]); a node fetches each once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Package = tuple[str, list[Any]]
 
 
 def unpacked(package: Package) -> Path:
-    """Return a package's directory on this node; fetch and unpack the package if it is missing."""
+    """Return a package's directory on this node; fetch and unpack a missing package."""
     import io
     import shutil
     import tempfile
@@ -44,10 +44,7 @@ def unpacked(package: Package) -> Path:
 def attempts(
     orders: list[Any], runner: Package, job: Package | None
 ) -> Iterator[list[tuple[int, Any]]]:
-    """Run the attempts of orders (`wire.order.Order`) one after another, and yield messages.
-
-    Messages are (number of the order, batch), as in `node/on_node.py`.
-    """
+    """Run the attempts of `wire.order.Order`s in turn; yield messages as `node/on_node.py` does."""
     _bring(runner)
     from trainyard_runner.node import on_node
 
@@ -55,7 +52,7 @@ def attempts(
 
 
 def facts(question: dict[str, Any], runner: Package) -> Any:
-    """Return the node's facts, and an object of question["bytes"] bytes for others to fetch."""
+    """Return the node's facts, and question["bytes"] bytes for other nodes to fetch."""
     _bring(runner)
     from trainyard_runner.node import facts as node_facts
 
@@ -63,7 +60,7 @@ def facts(question: dict[str, Any], runner: Package) -> Any:
 
 
 def own_gpu(question: dict[str, Any], runner: Package) -> Any:
-    """Return this task's assigned and visible GPUs, once the tasks for all the node's GPUs run."""
+    """Return this task's GPUs while all GPU tasks of the node run (`each_gpu.look`)."""
     _bring(runner)
     from trainyard_runner import each_gpu
 
@@ -71,7 +68,7 @@ def own_gpu(question: dict[str, Any], runner: Package) -> Any:
 
 
 def fetch(references: dict[str, list[Any]], timeout: float, runner: Package) -> Any:
-    """Fetch other nodes' objects; return for each node its MB/s or the error."""
+    """Fetch other nodes' objects; return each node's MB/s or error."""
     _bring(runner)
     from trainyard_runner.node import facts as node_facts
 

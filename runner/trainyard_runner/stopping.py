@@ -1,7 +1,7 @@
-"""Requests of the head to stop attempts: one entry for each run in Ray's key-value store.
+"""The head's requests to stop attempts: one entry for each run in Ray's key-value store.
 
-Workers poll the entry. `ray.cancel` is not used for this: it would interrupt a worker anywhere, even
-while the worker sends the task's outputs.
+Workers poll the entry. `ray.cancel` would interrupt a worker anywhere, even while the worker sends
+the task's outputs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMESPACE = b"trainyard"
 
 @dataclass(frozen=True)
 class Asked:
-    """A request to stop: the reason, and the seconds from SIGTERM to SIGKILL."""
+    """A request to stop; `grace`: seconds from SIGTERM to SIGKILL."""
 
     reason: str
     grace: float
@@ -33,7 +33,7 @@ class Asked:
 class StopWatch:
     """Polls in a thread, from `start` on, whether an attempt should stop.
 
-    Quick attempts end before they call `start`.
+    Quick attempts do not call `start`.
     """
 
     def __init__(self, attempt: str, run: str) -> None:
@@ -50,10 +50,7 @@ class StopWatch:
         threading.Thread(target=self._ask, daemon=True, name="trainyard-stop").start()
 
     def wait_for_others(self, attempt: int) -> Asked | None:
-        """Wait until the head lets the gang's attempt begin, or asks it to stop.
-
-        Returns the request to stop, or None if the attempt may begin.
-        """
+        """Wait until the gang may begin (returns None), or is asked to stop."""
         while self.asked is None:
             entry = read(self._run)
             self.asked = self._request(entry)
@@ -92,7 +89,7 @@ def read(run: str) -> dict[str, Any]:
 
 
 class StopBoard:
-    """The head's side: writes the run's entry, which attempts poll."""
+    """Writes the entry that a run's attempts poll."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -106,7 +103,7 @@ class StopBoard:
         self._put({**self._entry, "attempts": asked, "grace": GRACE})
 
     def go(self, attempt: int) -> None:
-        """Let the gang's tasks start the commands of the attempt with this number."""
+        """Let the gang's tasks start the commands of this attempt."""
         self._put({**self._entry, "go": attempt})
 
     def clear(self) -> None:

@@ -23,7 +23,7 @@ from tests.bed.ec2 import Cloud
 from tests.real.yard import Yard
 
 pytestmark = pytest.mark.ec2
-LAST = "  -> Nothing was made. Mend them, and repeat the same command."
+LAST = "  -> Nothing was made. Solve these problems, and repeat the same command."
 VPN = (
     "`use_internal_ips: true` if this machine reaches the VPC's private addresses, such as by a VPN"
 )
@@ -65,7 +65,7 @@ def refused(lab: Yard, section: str = "{}", *, workers: str = "[]") -> list[str]
 def wrong(lab: Yard, section: str, *, workers: str = "[]") -> list[str]:
     """Return the problems that `cluster.plan` lists."""
     first, *problems, last = refused(lab, section, workers=workers)
-    assert re.fullmatch(r"error: cluster lab cannot be made in [a-z0-9-]+ as things are", first)
+    assert re.fullmatch(r"error: cluster lab cannot be made in [a-z0-9-]+ yet", first)
     assert last == LAST
     return [problem.removeprefix("  - ") for problem in problems]
 

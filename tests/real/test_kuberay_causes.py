@@ -93,7 +93,7 @@ def test_an_image_that_is_not_there_is_named_with_its_registry(kube: KubeBed, ma
     said = _refused(make("none", image="trainyard-bed/none:1"), expect=6)
     image = f"{kube.registry}/trainyard-bed/none:1"
     assert (
-        f" cannot have the image {image}: registry {kube.registry} does not hold that image\n  "
+        f" cannot pull the image {image}: registry {kube.registry} does not hold that image\n  "
         "at cluster none, "
     ) in said
     assert said.endswith("\n  -> Is its name right? To push one: trainyard image.push")

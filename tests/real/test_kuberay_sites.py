@@ -141,6 +141,6 @@ def test_an_image_behind_a_password_is_pulled_with_a_secret(
         assert not any(step["changed"] for step in other.json("cluster.up")["steps"])
         other.environ["SECRET"] = "another"
         refused = other.run("image.verify", expect=6)
-        assert f"cannot have the image {guarded.address}/" in refused.stderr
+        assert f"cannot pull the image {guarded.address}/" in refused.stderr
         assert "Is the login in the cluster file right" in refused.stderr
         assert "another" not in refused.stderr

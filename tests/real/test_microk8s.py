@@ -229,7 +229,7 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
     assert [(finding["subject"], finding["message"]) for finding in found] == [
         (first.ip, "server.crt ends in 3 days: nothing renews it, and then no user gets in"),
         (ghost, "a dead member of dqlite that is no host of the file: no control plane may join"),
-        ("Prepare 3 hosts", f"{second.ip}: lacks kernel limits, at which MicroK8s stops"),
+        ("Prepare 3 hosts", f"{second.ip}: its kernel limits are too low for MicroK8s"),
         (
             "Install MicroK8s 1.34/stable on 3 hosts",
             f"{first.ip}: not held: snapd refreshes it at any hour",

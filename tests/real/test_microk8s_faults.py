@@ -266,10 +266,7 @@ def test_a_full_disk_is_snapd_s_error_with_its_host_and_others_continue(lab: Lab
     lab.second.shell("umount /var/lib/snapd")
     assert lines[0] == f"error: {lab.second.ip}: snap install microk8s failed"
     assert lines[1].endswith(": no space left on device)")
-    assert (
-        lines[2]
-        == "  -> Once the cause is mended, or has passed, repeat the same command: it continues."
-    )
+    assert lines[2] == "  -> When the cause is gone, repeat the same command: it continues."
     assert [is_installed(host) for host in (lab.first, lab.second)] == [True, False]
 
 

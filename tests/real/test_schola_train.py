@@ -129,8 +129,8 @@ def test_environments_are_played_in_as_many_processes_as_asked(environ: dict[str
         (
             ("--num-cpus=2",),
             (
-                "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml "
-                "says it"
+                "--num-cpus starts a Ray of its own and fails on a cluster; use resources: in "
+                "job.yaml"
             ),
         ),
         (

@@ -57,7 +57,7 @@ def test_a_refusal_keeps_the_code_and_the_words_of_aws(session: Refusing) -> Non
     assert error.lines() == [
         "AWS refuses ec2:RunInstances",
         "  at InsufficientInstanceCapacity: its own words",
-        "  -> Once the cause is mended, or has passed, repeat the same command: it continues.",
+        "  -> When the cause is gone, repeat the same command: it continues.",
     ]
 
 

@@ -473,5 +473,5 @@ def test_values_of_the_chart_are_named_with_what_makes_a_cluster_of_them(
     (tmp_path / "values.yaml").write_text(text)
     with pytest.raises(RequestError) as caught:
         convert_cluster(tmp_path / "values.yaml")
-    assert "is a file of values of KubeRay's chart" in caught.value.what
+    assert "is a values file of KubeRay's chart" in caught.value.what
     assert str(caught.value.hint).startswith("helm template NAME kuberay/ray-cluster -f ")

@@ -276,7 +276,7 @@ def test_a_container_says_how_it_is(container: Container, runs: bool, detail: st
                 'set to ""'
             ),
             [
-                "the name of this cluster's network is taken by a network that it did not make: trainyard-lab",
+                "another network has the name of this cluster's network: trainyard-lab",
                 (
                     "  at network trainyard-lab was found but has incorrect label "
                     'com.docker.compose.network set to ""'

@@ -403,7 +403,7 @@ def test_everything_is_refused_at_once_causes_first() -> None:
         refuse(spec({"ami": ARM, "disk": "1GiB"}), {**GOOD, "programs": []}, refused)
 
     assert caught.value.lines() == [
-        "cluster lab cannot be made in us-west-2 as things are",
+        "cluster lab cannot be made in us-west-2 yet",
         "  - this machine: has no rsync, which `ray up` needs: sudo apt-get install rsync",
         "  - this machine: has no ssh, which `ray up` needs: sudo apt-get install openssh-client",
         f"  - group head: m5.large is x86_64, and AMI {ARM} is arm64",
@@ -411,5 +411,5 @@ def test_everything_is_refused_at_once_causes_first() -> None:
         "image is 0.0 GiB: "
         "disk: 75GiB",
         "  - offers: AWS refuses: its words",
-        "  -> Nothing was made. Mend them, and repeat the same command.",
+        "  -> Nothing was made. Solve these problems, and repeat the same command.",
     ]

@@ -70,9 +70,8 @@ def test_what_is_added_to_rays_file_is_a_key_of_it_that_nothing_else_decides(
             "'setup_commands'?"
         ),
         "ec2.ray.max_workers: cannot be added: it follows from count and max of the groups",
-        "ec2.ray.provider.cache_stopped_nodes: cannot be added: it follows from nothing, and is "
-        "always false: "
-        "stopped instances continue to cost",
+        "ec2.ray.provider.cache_stopped_nodes: cannot be added: it follows from Trainyard, "
+        "which always sets false: stopped instances continue to cost",
     ]
 
 

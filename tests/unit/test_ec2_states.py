@@ -436,8 +436,8 @@ def test_down_says_what_is_left_on_purpose() -> None:
     steps = down.steps(place(FakeDisks([ours], disk={naming.KEPT: "lab"})), SITE)
     assert [step.done().detail for step in steps if step.kind == "stays"] == [
         (
-            "key pair, security group and role that `ray up` made stay: they may be those of other "
-            "clusters"
+            "these objects of `ray up` stay, because other clusters may use them: key pair, "
+            "security group, role"
         ),
         (
             "kept 1 disk (20 GiB): disk; to remove one: aws ec2 delete-volume --region us-west-2 "

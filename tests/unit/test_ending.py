@@ -88,8 +88,8 @@ def check(
     return notes
 
 
-OWNER = "Its owner can ask it."
-END_RUNS = "To end it all the same, and lose what its runs left: trainyard cluster.down --end-runs"
+OWNER = "Only the cluster's owner can ask it."
+END_RUNS = "To continue, and lose the results of its runs: trainyard cluster.down --end-runs"
 
 
 @pytest.mark.parametrize(

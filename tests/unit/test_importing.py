@@ -303,7 +303,7 @@ FOREIGN = [
     ("applications: [{name: a, import_path: 'a:app'}]\n", "a configuration of Ray Serve"),
     ("pip: [torch]\nenv_vars: {A: b}\nworking_dir: .\n", "a runtime_env of Ray"),
     ("cartpole-ppo: {env: CartPole-v1, run: PPO}\n", "a file of `rllib train`"),
-    ("image: {}\nhead: {}\nworker: {}\n", "a file of values of KubeRay's chart"),
+    ("image: {}\nhead: {}\nworker: {}\n", "a values file of KubeRay's chart"),
     ("services: {train: {image: x, command: python a.py}}\n", "a file of Docker Compose"),
     ("defaults: [_self_]\nlr: 0.1\n", "a configuration of Hydra"),
     ("channels: [conda-forge]\ndependencies: [python=3.11]\n", "an environment of conda"),

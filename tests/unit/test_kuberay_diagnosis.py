@@ -112,7 +112,7 @@ def test_what_a_registry_says_gets_the_hint_for_a_host(
 ) -> None:
     found = only(pulling(text))
     assert (found.message, found.hint, found.raw) == (
-        f"cannot have the image {IMAGE}: {why}",
+        f"cannot pull the image {IMAGE}: {why}",
         hint,
         text,
     )

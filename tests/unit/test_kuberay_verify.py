@@ -115,7 +115,7 @@ def test_a_pod_that_ends_and_one_that_cannot_both_leave_nothing() -> None:
     good, bad = tried(kube, Time(), "a", "b")
     assert good == HostResult("a", IMAGE.reference, 0.5, RAY)
     assert isinstance(bad.error, OutsideError)
-    assert bad.error.what.startswith("the pod on b cannot have the image ")
+    assert bad.error.what.startswith("the pod on b cannot pull the image ")
     assert kube.names(POD) == {"lab-head"}
 
 
@@ -187,7 +187,7 @@ def test_the_pod_is_tied_to_its_host_and_asks_for_next_to_nothing() -> None:
                 "  -> See what is wrong with it: trainyard image.lint",
             ],
         ),
-        (OutsideError("a cannot have the image"), ["a cannot have the image"]),
+        (OutsideError("a cannot pull the image"), ["a cannot pull the image"]),
     ],
 )
 def test_a_host_that_did_not_run_it_says_why(end: Ended | TrainyardError, lines: list[str]) -> None:

@@ -145,7 +145,7 @@ def test_a_second_cause_is_named_with_the_first(yard: Yard) -> None:
     assert both.value.what.startswith("head found no room for 2 cpu, 4Gi memory: ")
     (second, stays) = both.value.problems
     assert second.where == "seen as well"
-    assert second.message.startswith("gpu-x7k2p cannot have the image 192.0.2.10:5000/")
+    assert second.message.startswith("gpu-x7k2p cannot pull the image 192.0.2.10:5000/")
     assert stays.where == "what was made stays"
 
 

@@ -40,14 +40,14 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
     ),
     (
         says(HEALTHY, python_program="/usr/bin/python", python_prefix="/usr", python_ended=NO_RAY),
-        "python: python on PATH is not Ray's: python is of /usr, ray is of /opt/ray",
+        "python: python on PATH is not Ray's: python belongs to /usr, ray belongs to /opt/ray",
     ),
     (says(HEALTHY, python_program=None, python_prefix=None), "python: there is no python on PATH"),
     (
         says(asks(HEALTHY, python="/usr/bin/python3"), asked_prefix="/usr"),
         (
-            "python: python on PATH is not Ray's: python is of /opt/ray, ray is of /opt/ray, "
-            "/usr/bin/python3 is of /usr"
+            "python: python on PATH is not Ray's: python belongs to /opt/ray, ray belongs to "
+            "/opt/ray, /usr/bin/python3 belongs to /usr"
         ),
     ),
     (

@@ -271,7 +271,7 @@ def test_what_a_host_lacks_is_what_it_lacks_and_not_what_it_may_lack() -> None:
     )
     details = [step.done().detail for step in (prepare, installed)]
     assert details == [
-        "a: lacks the names of other hosts; b: lacks kernel limits, at which MicroK8s stops",
+        "a: lacks the names of other hosts; b: its kernel limits are too low for MicroK8s",
         "b: not installed",
     ]
 

@@ -11,7 +11,7 @@ UNTRUSTED = "Docker does not trust the CA of registry reg:5000"
 CERTIFICATE = "the certificate of registry reg:5000 is not accepted"
 PLAIN = "registry reg:5000 speaks plain HTTP, and TLS is expected"
 FULL = "the disk of registry reg:5000 is full"
-DAMAGED = "what registry reg:5000 holds is damaged: it does not match its digest"
+DAMAGED = "the content of registry reg:5000 is damaged: it does not match its digest"
 GONE = "registry reg:5000 does not answer"
 BROKEN = "registry reg:5000 broke while it answered"
 
@@ -20,7 +20,7 @@ BROKEN = "registry reg:5000 broke while it answered"
 HEARD = (
     (
         "error parsing HTTP 404 response body: invalid character '<'",
-        "what answers at reg:5000 is not a registry",
+        "the server at reg:5000 is not a registry",
     ),
     (
         (

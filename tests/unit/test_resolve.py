@@ -196,7 +196,7 @@ def test_a_reference_is_resolved_by_its_own_registry(
 ) -> None:
     pinned = for_nodes(tmp_path, FakeRegistry(path), image)
     assert pinned == PinnedImage(image, f"{repository}@{pinned.digest}", pinned.digest)
-    with pytest.raises(MissingError, match=f"there is no image {image}: not in its registry, "):
+    with pytest.raises(MissingError, match=f"image {image} is not in its registry, "):
         for_nodes(tmp_path, FakeRegistry(), image)
 
 

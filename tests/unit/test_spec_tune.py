@@ -84,7 +84,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
     """
 
     kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint, lograndint"
-    step = "is for uniform and randint (whole), at most the width of the range"
+    step = "is for uniform and (if whole) randint, at most the width of the range"
     only = "a parameter may depend only on parameters of these kinds"
     when = f"is not a choice or grid above it; {only}"
 

@@ -254,7 +254,6 @@ class Cluster:
         return run
 
     def _screen(self, *, sweep: bool) -> Screen:
-        """Return the screen of a run; a sweep's output is shown only with `forward_logs=True`."""
         if self._forward_logs is False:
             return lazy.follow.Screen()
         only = "" if sweep and not self._forward_logs else None
@@ -278,7 +277,7 @@ class Cluster:
         except BaseException as error:
             is_removed = self._leave()
             # After removal, the error must not name machines that cost money, or commands that
-            # resume the run.
+            # continue.
             if isinstance(error, InterruptedRunError):
                 raise KeyboardInterrupt from None
             if is_removed and isinstance(error, TrainyardError):
@@ -347,7 +346,6 @@ class Cluster:
             raise
 
     def _connect_or_refuse(self, runtime_env: Mapping[str, Any]) -> None:
-        """Connect `ray` to this cluster; make `ray.init` fail if that is impossible."""
         endpoint = clusters.connect(self._cluster)
         if endpoint.ray_address is None:
             self._blocks[-1].inside.enter_context(
@@ -372,7 +370,7 @@ class Cluster:
 
 
 def _here() -> Here:
-    """Return the present environment and directory, which a program may change at any time."""
+    """Look again at each call: a program may change its environment and directory."""
     return Here(os.environ, Path.cwd())
 
 

@@ -133,7 +133,6 @@ def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None
 
 
 def _refuse_other_cluster(ray: ModuleType, endpoint: Endpoint) -> None:
-    """Raise OutsideError if `ray` is not connected to the endpoint's cluster."""
     here = {node["NodeID"] for node in ray.nodes()}
     with ray_of(endpoint) as dashboard:
         there = {node.node_id for node in dashboard.nodes()}
@@ -181,7 +180,7 @@ def _loopback_kept() -> Iterator[None]:
 
 
 def _let_ray_read_variables() -> None:
-    """Make Ray read its environment variables again; Ray itself reads them only on import."""
+    """Make Ray read its environment variables again: it reads them only on import."""
     raylet = importlib.import_module("ray._raylet")
     raylet.Config.initialize("")
     raylet.AuthenticationTokenLoader.instance().reset_cache()

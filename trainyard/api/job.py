@@ -77,7 +77,7 @@ class Job:
 
 
 def _from_here(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys, with relative paths made absolute from the current directory."""
+    """Make relative paths absolute, from the current directory."""
     runtime_env = keys.get("runtime_env")
     if not isinstance(runtime_env, Mapping):
         return dict(keys)

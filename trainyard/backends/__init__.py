@@ -1,4 +1,4 @@
-"""The backends: for each value of `backend:` in a cluster file, a module of that name."""
+"""The backends: one module for each value of `backend:` in a cluster file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from trainyard.spec.cluster import Backend as BackendName
 
 
 def named(name: str) -> Backend:
-    """Import and return the backend of this name, or raise LookupError.
-
-    Importing all backends would be slow: one of them imports Docker's client.
-    """
+    """Import this backend alone, or raise LookupError. Docker's client is slow to import."""
     if name not in get_args(BackendName):
         raise LookupError(f"no backend is called {name!r}")
 
@@ -25,11 +22,11 @@ def named(name: str) -> Backend:
 
 
 def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-    """Return another tool's document as a cluster file's content, with notes on what changed.
+    """Convert another tool's document to a cluster file's content, with notes on what changed.
 
     Returns None if the document describes no cluster. Raises RequestError if no backend can
-    make the cluster, and KeyError, TypeError, AttributeError or ValueError if the other tool
-    itself would reject the document.
+    make the cluster. Raises KeyError, TypeError, AttributeError or ValueError if the other tool
+    would reject the document, too.
     """
     for backend in ("kuberay", "ec2"):
         module = import_module(f"{__name__}.{backend}.imported")
@@ -42,10 +39,9 @@ def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | 
 def others(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """List a context's RayClusters that Trainyard did not make.
+    """List the RayClusters that Trainyard did not make.
 
-    Raises PrerequisiteError if the context does not exist, and OutsideError if Kubernetes refuses
-    the list.
+    Raises PrerequisiteError for a missing context, OutsideError if Kubernetes refuses the list.
     """
     module = import_module(f"{__name__}.kuberay.others")
     found: list[OthersCluster] = module.discover(environ, context=context, namespace=namespace)
@@ -55,7 +51,7 @@ def others(
 def file_for_address(name: str, address: str) -> str:
     """Return the text of a cluster file for an existing cluster.
 
-    A loopback address gets `auth: none`; for any other, the token comes from $RAY_AUTH_TOKEN.
+    A loopback address gets `auth: none`. For any other, $RAY_AUTH_TOKEN has the token.
     """
     host = urlsplit(address).hostname or ""
     is_loopback = host == "localhost" or host.startswith("127.")

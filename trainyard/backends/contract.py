@@ -1,4 +1,4 @@
-"""The contract of backends: the functions of each, and the types of their answers."""
+"""The contract of backends: their functions, and the types of their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainyard.wording import did_you_mean, named
 
 Found = TypeVar("Found")
 
-# "absent": no node of the cluster exists; "broken": nodes exist, and none of them works.
+# "absent": no node exists. "broken": nodes exist, and none works.
 ClusterState = Literal["up", "partial", "absent", "broken"]
 NodeState = Literal["up", "starting", "absent", "broken", "surplus"]
 HostRole = Literal["control plane", "worker"]
@@ -28,21 +28,19 @@ LINT = "See what is wrong with it: trainyard image.lint"
 class Traits:
     """The traits of a backend; code outside of backends never depends on a backend's name.
 
-    `makes_nodes`: False where another user owns the nodes, and Trainyard only uses them.
-    `pushed_image`: the command to run after `image.push`; "" where nodes run no images.
+    `makes_nodes`: False if another user owns the nodes.
+    `pushed_image`: the command to run after `image.push`; "" if nodes run no images.
     `leaves`: names what only `cluster.down --purge` removes, because other clusters may use it.
     `joins_hosts`: the cluster file lists hosts that join the cluster. `cluster.up --remove` removes
     hosts that the file no longer lists.
-    `has_leash`: its clusters can have a leash, a timer that removes an idle or expired cluster.
+    `has_leash`: its clusters can have a leash (see LeashStatus).
     `has_regions`: its clusters are in cloud regions, which `cluster.list` can search.
     `nodes_pull`: its nodes pull images from a registry.
     `grows`: groups with `min` and `max` get more machines while jobs run.
-    `gpus_here`: returns how many GPUs this machine has for nodes that are local processes; None
-    means no limit.
+    `gpus_here`: counts this machine's GPUs if nodes are local processes; None means no limit.
     `waits`: the file's key for how long to wait for machines that are added automatically, or "".
     `flags`: flags of cluster.up and cluster.down that no other backend reads.
-    `storage_stays`: whether the cluster keeps outputs and checkpoints on storage that outlives
-    `cluster.down`.
+    `storage_stays`: whether outputs and checkpoints outlive `cluster.down`.
     """
 
     makes_nodes: bool = True
@@ -61,11 +59,11 @@ class Traits:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The flags of `cluster.up` and `cluster.down`; none of them can be a key of the cluster file.
+    """The flags of `cluster.up` and `cluster.down`; none can be a key of the cluster file.
 
-    `recreate`: replace the head, and with it the cluster. `remove`: remove the hosts that the file
-    no longer names; `force`: even unreachable ones. `adopt`: make this user the owner of another
-    user's cluster of this name. `keep_disks`: keep the nodes' disks when the cluster is removed.
+    `recreate`: replace the head, and with it the cluster. `remove`: remove hosts that the file no
+    longer names; `force`: even unreachable ones. `adopt`: become the owner of another user's
+    cluster of this name. `keep_disks`: keep the nodes' disks when the cluster is removed.
     """
 
     recreate: bool = False
@@ -77,7 +75,7 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Site:
-    """The inputs of a backend other than the cluster file: places on this machine, and the flags.
+    """The inputs of a backend other than the cluster file.
 
     `state` is the directory of the cluster's record. `backend` is the backend's name in that
     record, even while this backend calls another backend's functions. `source` is the cluster
@@ -97,7 +95,6 @@ class Site:
         return replace(self, wishes=replace(self.wishes, **flags))
 
     def overriding(self, *keys: str) -> list[str]:
-        """Return the values of `--set` (`KEY=VALUE`) that set one of these keys."""
         return [
             override for override in self.overrides if override.partition("=")[0].strip() in keys
         ]
@@ -108,7 +105,7 @@ class NodeStatus:
     """The present state of one node.
 
     `detail` is the reason for any state but "up". `instance` is the cloud's description of the
-    node's machine. `is_pulling`: the node's image is being pulled.
+    machine.
     """
 
     name: str
@@ -126,10 +123,10 @@ class NodeStatus:
 class HostStatus:
     """The present state of one host; an unknown value is None.
 
-    `name` is the host's name in the cluster file. `host` is its name in Kubernetes, as in
+    `name` is the host's name in the cluster file, `host` its name in Kubernetes, as in
     `NodeStatus.host`. `nodes` are the names of the Ray nodes on it. `voter`: the host votes in the
-    database of the control planes (dqlite). `certificate` is the host's certificate that expires
-    first, `certificate_days` the days until then. `detail` is the reason for any state but "ready".
+    database of the control planes (dqlite). `certificate` is the certificate that expires first,
+    in `certificate_days`. `detail` is the reason for any state but "ready".
     """
 
     name: str
@@ -148,7 +145,7 @@ class HostStatus:
 
 @dataclass(frozen=True)
 class Finding:
-    """A present or future fault that `cluster.doctor` found: its subject, effect and remedy.
+    """A present or future fault that `cluster.doctor` found.
 
     `step` repairs the fault; None if only a person or another command can. Whether the steps in
     `then` are needed is known only after `step`.
@@ -165,7 +162,7 @@ class Finding:
 class LeashStatus:
     """A leash: a timer that removes a cluster after `idle` seconds without a job, or at `deadline`.
 
-    `deadline` and `since` are in Unix seconds. `idle` or `deadline` may be None: no such limit.
+    `deadline` and `since` are in Unix seconds. `idle` or `deadline` is None without such a limit.
     Idle time starts at the end of the last job; before the first job, at `since`. `problem` says
     why the leash cannot remove the cluster; "" if it can.
     """
@@ -180,12 +177,11 @@ class LeashStatus:
 class ClusterStatus:
     """The present state of a cluster.
 
-    `hosts` queries every host below the nodes; a host that is down delays the answer by a timeout.
-    `differences` are the drift from the cluster file that read-only queries find. `owner` is "" if
-    unknown. `gcs` is the address (host:port) of Ray's GCS, None where this machine cannot reach
-    it. `token` is the dashboard's token. `token_file` is the token's local file; `token_command`
-    prints a token that is stored in the cluster. `tunnel` is as in Endpoint. `remark` is shown in
-    every state.
+    `hosts` queries every host; a host that is down delays the answer by a timeout. `differences`
+    are the drift from the cluster file that read-only queries find. `owner` is "" if unknown.
+    `gcs` is the address (host:port) of Ray's GCS, None if this machine cannot reach it. `token` is
+    the dashboard's token. `token_file` is the token's local file; `token_command` prints a token
+    that is stored in the cluster. `tunnel` is as in Endpoint. `remark` is shown in every state.
     """
 
     name: str
@@ -231,7 +227,7 @@ class OthersCluster:
 class FoundCluster:
     """A cluster that Trainyard made and an outside system lists; its file may be elsewhere.
 
-    `flags` are the flags of cluster.* that select this cluster: "--set kuberay.namespace=team".
+    `flags` select the cluster in other commands: "--set kuberay.namespace=team".
     """
 
     name: str
@@ -244,9 +240,9 @@ class FoundCluster:
 class Discovered:
     """The answer of `discover`.
 
-    The keys of `locations` and `problems` are the given clusters' names: where each cluster is, or
-    why it cannot be queried. `others` are the found clusters that were not given. `remarks` name
-    places that could not be searched.
+    `locations` and `problems` say by name where each given cluster is, or why it cannot be queried.
+    `others` are the found clusters that were not given. `remarks` name places that could not be
+    searched.
     """
 
     locations: Mapping[str, str] = field(default_factory=dict)
@@ -288,16 +284,15 @@ class Verified:
         return None
 
 
-# A function of a cluster: its arguments are the cluster file and the inputs of the command.
 _Of = Callable[[ClusterSpec, Site], Found]
 
 
 class DownSteps(Protocol):
-    """Return the steps that remove the cluster; the last step deletes its record.
+    """Return the steps that remove the cluster; the last one deletes its record.
 
     The steps follow the record, not the file: they also remove a half-made cluster, and one whose
     file has changed. With `purge` they also remove what the trait `leaves` names, or raise before
-    any change if other users need it. Only a backend with the trait `leaves` gets `purge`.
+    any change if other users need it. Only a backend with that trait gets `purge`.
     """
 
     def __call__(
@@ -306,7 +301,7 @@ class DownSteps(Protocol):
 
 
 class Verify(Protocol):
-    """Let every host pull the image by its digest from the registry, and run it."""
+    """Let every host pull the image by its digest, and run it."""
 
     def __call__(
         self, spec: ClusterSpec, site: Site, /, *, report: Callable[[str], None]
@@ -314,7 +309,7 @@ class Verify(Protocol):
 
 
 class Logs(Protocol):
-    """Yield the last lines of the nodes' log files; with `follow`, also lines added later.
+    """Yield the last lines of the nodes' log files; with `follow`, later lines, too.
 
     `node` selects one node or host; "" means all.
     """
@@ -325,9 +320,9 @@ class Logs(Protocol):
 
 
 class Shell(Protocol):
-    """Return the local command that opens a shell on a node or host.
+    """Return the local command that opens a shell on a node or host, or runs `command` there.
 
-    A `command` runs there instead of a shell. `terminal`: allocate a terminal there.
+    `terminal`: allocate a terminal there.
     """
 
     def __call__(
@@ -336,9 +331,9 @@ class Shell(Protocol):
 
 
 class Discover(Protocol):
-    """Search for further clusters in the places of the given clusters and records (`cluster.list`).
+    """Search for more clusters in the places of the given clusters and records (`cluster.list`).
 
-    `states` are the record directories of clusters that have no file here. A backend that
+    `states` are the record directories of clusters without a file here. A backend that
     `has_regions` also searches `region`; "all" means every region.
     """
 
@@ -354,7 +349,7 @@ class Discover(Protocol):
 
 
 def answers_nothing(spec: ClusterSpec, site: Site) -> list[Any]:
-    """Return []: the backend has no documents or findings, or costs no money."""
+    """Answer for a backend that has no documents or findings, or costs no money."""
     return []
 
 
@@ -365,23 +360,21 @@ def finds_nothing(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Return an empty answer: this backend's clusters are known only from local records."""
+    """Answer for a backend whose clusters are known only from local records."""
     return Discovered()
 
 
 def has_no_shell(
     spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool
 ) -> list[str]:
-    """Raise RequestError: the nodes are processes here, or belong to another user."""
     raise RequestError(
         f"cluster {spec.name} ({site.backend}) has no nodes on which a shell could be started",
-        hint="Open a shell on the nodes' machine yourself: the nodes are processes of this machine, "
-        "or belong to another user. Their ports need no tunnel.",
+        hint="The nodes are processes of this machine, or belong to another user: open a shell on "
+        "their machine yourself. Their ports need no tunnel.",
     )
 
 
 def runs_no_images(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> Verified:
-    """Raise RequestError: there is no image to pull and run."""
     raise RequestError(
         f"cluster {spec.name} ({site.backend}) runs no images: there is nothing to verify",
         hint="Its nodes are not containers that Trainyard made. Name a cluster whose backend is "
@@ -391,14 +384,14 @@ def runs_no_images(spec: ClusterSpec, site: Site, *, report: Callable[[str], Non
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """The traits and functions of one backend; the last six functions have defaults.
+    """The traits and functions of one backend.
 
     `up_steps` make the cluster match its file, `down_steps` remove it. Both return at once: steps
-    that need an outside system's answers are in a Stage, which is expanded later. `status` queries
-    the cluster's present state. `connect` returns the dashboard's endpoint, and raises
-    NotReadyError without a running head. `documents` are the manifests that make the cluster,
-    without secrets. `diagnose` finds faults of hosts and operators, also before the cluster exists,
-    and changes nothing. `billed` names each running part of the cluster that costs money.
+    that need an outside system's answers are in a Stage, which is expanded later. `connect` returns
+    the dashboard's endpoint; NotReadyError without a running head. `documents` are the manifests
+    that make the cluster, without secrets. `diagnose` finds faults of hosts and operators, even
+    before the cluster exists, and changes nothing. `billed` names each running part that costs
+    money.
     """
 
     traits: Traits
@@ -424,10 +417,7 @@ class UnknownNodeError(RequestError):
 
 
 def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
-    """Return the entry of the node with this name.
-
-    Raises UnknownNodeError with the known names, or NotReadyError if no node is known.
-    """
+    """Return the node's entry. Raises UnknownNodeError; NotReadyError if no node is known."""
     if not known:
         raise not_up(cluster)
     if node not in known:
@@ -439,7 +429,7 @@ def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
 
 
 def shell_words(command: str) -> list[str]:
-    """Return the bash command for a container; an empty `command` opens an interactive bash."""
+    """Return the bash command for a container; without `command`, an interactive bash."""
     if command:
         return ["bash", "-c", command]
     return ["bash"]

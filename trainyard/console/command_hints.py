@@ -50,7 +50,6 @@ _typed: ContextVar[Flags] = ContextVar("typed", default=Flags())  # noqa: B039 -
 
 
 def install(arguments: Callable[[str], set[str] | None]) -> None:
-    """Set the function that returns a command's arguments, None for an unknown command."""
     global _arguments
     _arguments = arguments
 
@@ -83,7 +82,7 @@ def override(overrides: Sequence[str]) -> None:
 
 
 def complete(text: str) -> str:
-    """Return a message with the user's flags added to its commands."""
+    """Add the user's flags to the commands in a message."""
     flags = _typed.get()
     if not flags.given:
         return text

@@ -22,7 +22,7 @@ _COUNTS = re.compile(r"\d+ of \d+ (?:MB|layers)")
 
 
 def for_stream(stream: TextIO | None = None) -> Progress:
-    """Return the progress display for a stream, by default `sys.stderr`: terminal or plain."""
+    """Return the display of progress for a terminal or a pipe, by default `sys.stderr`."""
     stream = stream or sys.stderr
     if stream.isatty():
         return TerminalProgress(stream)

@@ -102,7 +102,7 @@ def propose(command: str) -> None:
 
 
 def fail(error: TrainyardError) -> None:
-    """Print an error on stderr; with --json, print it also as a document on stdout.
+    """Print an error on stderr; with --json, also as a document on stdout.
 
     If `show` has printed a document already, there is no second one.
     """
@@ -146,7 +146,7 @@ def turn_away(stream: TextIO) -> None:
 
 
 class Outlived:
-    """Wraps a stream for a run's output, so that a failed write does not end the command.
+    """Wraps a stream for a run's output: a failed write does not end the command.
 
     After the first failed write, output is dropped, and `problem` is the error.
     """
@@ -192,7 +192,7 @@ def browse(address: str) -> None:
 
 
 def confirmed(question: str, about: Table) -> bool:
-    """Print a table and ask a yes-or-no question; return False if there is no terminal to ask."""
+    """Show a table and ask a yes-or-no question; return False without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print_table(about)
@@ -207,7 +207,7 @@ def _cell(value: object) -> str:
 
 
 def print_table(table: Table) -> None:
-    """Print a table, at most as wide as the terminal, or _IN_A_PIPE columns without one."""
+    """Print a table, at most as wide as the terminal (_IN_A_PIPE without one)."""
     from trainyard.console import table as tables
 
     columns = [visible(name) for name in table.columns]
@@ -244,7 +244,7 @@ def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
 
 
 def planned(about: Mapping[str, Any], plan: Sequence[PlannedStep], *, next: str = "") -> Report:
-    """Return the report of a plan, with the keys of `about`, such as the cluster."""
+    """Report a plan, with the keys of `about`, such as the cluster."""
     lines = []
     for step in plan:
         line = f"  {step.state:<7}  {step.title}"

@@ -296,7 +296,7 @@ def _attempt_ended(event: AttemptEnded, state: RunState) -> Iterator[str]:
 
 
 def _on(node: str | None) -> str:
-    """Return " on NODE"; "" for an attempt that ended before it got a node."""
+    """An attempt may end before it gets a node."""
     return f" on {node}" if node else ""
 
 

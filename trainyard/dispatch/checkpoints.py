@@ -1,4 +1,4 @@
-"""Decide which checkpoints of a run are fetched; record those that were lost with the head."""
+"""Decide which checkpoints are fetched; record those that were lost with the head."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ class Archive:
 
 
 def which(job: JobSpec) -> Literal["all", "best", "none"]:
-    """Return which checkpoints are fetched automatically.
-
-    By default these are all checkpoints; for a sweep, only those of its best trial.
-    """
+    """Say which checkpoints are fetched unasked: by default all, for a sweep the best trial's."""
     if job.checkpoints is False:
         return "none"
     if job.checkpoints is None and job.tune:
@@ -41,7 +38,7 @@ def which(job: JobSpec) -> Literal["all", "best", "none"]:
 
 
 def is_here(run: RunDirectory, task: Task) -> bool:
-    """Say whether a task's last checkpoint is on this machine; True if the task has none."""
+    """Say whether the last checkpoint, if any, is on this machine."""
     if task.checkpoint is None:
         return True
     return bool(store.fetched(run.checkpoint(task.name)) == task.checkpoint.seq)
@@ -57,9 +54,9 @@ def size_of(task: Task) -> int:
 
 
 def archive_of(task: Task) -> Archive:
-    """Return the archive of a task's checkpoint, with size and hash only if the task has ended.
+    """Return the archive of a task's checkpoint; only an ended task's has size and hash.
 
-    A running task may replace its checkpoint at any time: size and hash would not match.
+    A running task may replace its checkpoint at any time.
     """
     file = names.checkpoint_archive(task.name)
     kept = task.checkpoint
@@ -69,12 +66,11 @@ def archive_of(task: Task) -> Archive:
 
 
 def elsewhere(run: RunDirectory, state: RunState) -> list[Task]:
-    """Return the tasks whose last checkpoint is not on this machine."""
     return [task for task in state.tasks.values() if not is_here(run, task)]
 
 
 def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the ended tasks (of `among`, if given) whose checkpoint is still to be fetched.
+    """Return the ended tasks whose checkpoint is still to be fetched; `among` limits the tasks.
 
     Checkpoints above the job's outputs_limit are left out.
     """
@@ -87,7 +83,7 @@ def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = No
 
 
 def too_large(run: RunDirectory, state: RunState) -> str:
-    """Return a remark about checkpoints above the job's outputs_limit; "" if there are none."""
+    """Name the checkpoints above the job's outputs_limit; "" if there are none."""
     limit = _limit(run)
     left = [task for task in _wanted(run, state) if not _fits(run, task, limit)]
     if not left:
@@ -104,7 +100,7 @@ def listed(tasks: Sequence[Task]) -> str:
 
 
 def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.datetime) -> None:
-    """Record that these checkpoints were lost with the head; ignore an unwritable directory."""
+    """Record that these checkpoints were lost with the head, if the directory is writable."""
     loss = {
         "at": now.isoformat(timespec="seconds"),
         "checkpoints": {task.name: size_of(task) for task in tasks},
@@ -114,7 +110,7 @@ def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.dateti
 
 
 def loss_of(run: RunDirectory) -> datetime.datetime | None:
-    """Return when checkpoints of a run were lost with the head; None if that is not recorded."""
+    """Return when checkpoints were lost with the head; None if that is not recorded."""
     try:
         loss = json.loads(run.left_behind.read_text(encoding="utf-8"))
         return datetime.datetime.fromisoformat(loss["at"])
@@ -128,7 +124,7 @@ def _limit(run: RunDirectory) -> int:
 
 
 def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the ended tasks whose checkpoint, of any size, should be fetched automatically."""
+    """Return the ended tasks whose checkpoint should be fetched, whatever its size."""
     tasks = state.tasks.values() if among is None else among
     missing = [task for task in tasks if task.state in ENDED and not is_here(run, task)]
     if not missing:
@@ -145,10 +141,8 @@ def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = N
 
 
 def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
-    """Say whether a task's checkpoint and outputs together have at most `limit` bytes."""
     size = size_of(task)
-    # Archives are at least as large as the outputs: the files themselves are measured only if the
-    # archives exceed the limit.
+    # Archives are at least as large as the outputs, so the files are measured only if necessary.
     if size + sum(archive.bytes for archive in task.archives) <= limit:
         return True
 

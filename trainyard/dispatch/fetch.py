@@ -35,8 +35,8 @@ Note = Callable[[str], None]
 class Fetcher:
     """Fetches outputs and checkpoints in background threads while a run is followed.
 
-    Two threads fetch outputs, the archives of one task in order. A third thread fetches
-    checkpoints, one by one: outputs never wait for checkpoints.
+    Two threads fetch outputs, each task's archives in order. A third thread fetches checkpoints one
+    by one, so outputs never wait for checkpoints.
     """
 
     def __init__(self, ray: RayApi, run: RunDirectory, *, note: Note) -> None:
@@ -55,12 +55,11 @@ class Fetcher:
     def fetch_checkpoints(
         self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None
     ) -> None:
-        """Begin to fetch the checkpoints that are due, of all tasks or only of `among`."""
         for task in checkpoints.due(self._run, state, among=among):
             self._checkpoints.submit(self._bring_checkpoint, node_id, task)
 
     def wait(self) -> tuple[OutsideError, ...]:
-        """Wait until no fetch of outputs is in flight; return errors of missing outputs.
+        """Wait for the outputs in flight; return the errors of those that are still missing.
 
         No outputs can be fetched after this.
         """
@@ -70,7 +69,7 @@ class Fetcher:
         return tuple(error for task, error in failed if task.missing(self._run))
 
     def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
-        """Wait until no fetch of a checkpoint is in flight; return errors of missing checkpoints.
+        """Wait for the checkpoints in flight; return the errors of those that are still missing.
 
         No checkpoint can be fetched after this.
         """
@@ -111,11 +110,11 @@ class Fetcher:
 def apply_archive(
     ray: RayApi, run: RunDirectory, node_id: str, task: str, kept: OutputsKept
 ) -> list[LeftOut]:
-    """Apply one archive to a task's outputs on this machine, unless it was applied before.
+    """Fetch one archive and apply it to a task's outputs, unless it was applied before.
 
     A `whole` archive replaces the outputs; any other has the changes since the previous archive.
-    Returns the files that could not be written. Raises OutsideError if the archive cannot be
-    fetched, or is damaged.
+    Returns the files that could not be written. Raises OutsideError if the archive is damaged, or
+    cannot be fetched.
     """
     place = run.outputs(task)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -146,9 +145,9 @@ def apply_archive(
 def fetch_checkpoint(
     ray: RayApi, run: RunDirectory, node_id: str, task: Task, *, note: Note
 ) -> None:
-    """Fetch a task's last checkpoint, unless this machine has it; keep an older one under another name.
+    """Fetch a task's last checkpoint, unless this machine has it; rename an older one.
 
-    Raises OutsideError if the checkpoint cannot be fetched, or is damaged.
+    Raises OutsideError if the checkpoint is damaged, or cannot be fetched.
     """
     if task.checkpoint is None:
         return
@@ -158,7 +157,7 @@ def fetch_checkpoint(
     place.parent.mkdir(parents=True, exist_ok=True)
 
     with store.number_file(place).open("a", encoding="utf-8") as number:
-        fcntl.flock(number, fcntl.LOCK_EX)  # others may fetch this checkpoint, too
+        fcntl.flock(number, fcntl.LOCK_EX)  # another command may fetch the same checkpoint
         if checkpoints.is_here(run, task):
             return
 
@@ -178,10 +177,9 @@ def fetch_checkpoint(
 
 
 def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
-    """Replace `target` with the content of an archive.
+    """Replace `target` with the content of an archive; an error while unpacking changes nothing.
 
-    The archive is first unpacked into a new directory next to `beside`. An error while unpacking
-    leaves `target` unchanged.
+    The archive is unpacked into a new directory next to `beside`, which then replaces `target`.
     """
     part = Path(tempfile.mkdtemp(prefix=f".{beside.name[:40]}.", dir=beside.parent))
     try:
@@ -200,7 +198,7 @@ def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
 def _spooled(
     ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, at: Path
 ) -> Iterator[Path]:
-    """Yield a temporary file with the complete, checked archive; raise OutsideError if damaged."""
+    """Yield a temporary file with the checked archive. Raises OutsideError if it is damaged."""
     filename = f"{names.run_directory(run.name)}/{archive.file}"
     spool = at.with_name(f".{at.name}.tar")
     try:

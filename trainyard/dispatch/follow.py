@@ -1,7 +1,7 @@
 """Follow a run to its end: show its stream, fetch outputs, notice a dead runner or cluster.
 
-The last event of a run says that it ended. Ray's job status, which changes up to a second later, is
-only polled to notice that the runner died, or that the cluster no longer answers.
+A run's last event says that it ended. Ray's job status, which changes up to a second later, is only
+polled to notice a dead runner or cluster.
 """
 
 from __future__ import annotations
@@ -24,24 +24,21 @@ from trainyard.results.state import RunState
 from trainyard.seams.ray_api import NotRayError, RayApi, RefusedError
 from trainyard.seams.ray_types import Job
 
-# Seconds without any answer after which the cluster counts as lost (design: a clear error within
-# 30 s).
+# Seconds without an answer after which the cluster counts as lost (design: an error within 30 s).
 GIVE_UP_AFTER = 20.0
-# The cluster may be healthy while a system on the way to it is down, such as an API server during
-# an update. GIVE_UP_AFTER then begins at the end of the outage, or this many seconds after the last
-# answer, whichever comes first.
+# A system on the way to the cluster may be down, such as an API server during an update. Then
+# GIVE_UP_AFTER begins at the end of the outage, at the latest this many seconds after the last
+# answer.
 OUT_OF_REACH_SECONDS = 180.0
 ASK_EVERY = 2.0
-# Seconds. Ray may report the runner's end before the runner's last lines can be read.
+# Ray may report the runner's end this many seconds before the runner's last lines can be read.
 SETTLED_AFTER = 0.5
-# With `catch_up`, wait at most this many seconds until Ray has placed the run on a node and the run
-# has a stream.
+# With `catch_up`, wait at most this many seconds for the run to have a node and a stream.
 CAUGHT_UP_WITHIN = 2.0
-# Seconds before the user is told that the runner has not begun. A runner begins after some seconds,
-# later if an image is pulled or workers start slowly.
+# Seconds before the user is told that the runner has not begun. An image to pull or slow workers
+# may delay it.
 BEGINS_WITHIN = 30.0
-# Seconds for a run to stop: the runner's grace period, Ray's SIGKILL, and the delay of the last
-# event.
+# Seconds for a run to stop: the runner's grace period, Ray's SIGKILL, the last event's delay.
 STOP_WITHIN = 25.0
 
 LOG_HINT = (
@@ -62,23 +59,22 @@ class Screen:
         self._note = note
 
     def output(self, task: str, text: bytes) -> None:
-        """Show a piece of a task's output, which may end in the middle of a line."""
+        """Show a piece of a task's output, which may end inside a line."""
 
     def event(self, event: Event, state: RunState) -> None:
         """Show an event; `state` is the run's state after it."""
 
     def tick(self, state: RunState) -> None:
-        """Update what changes with time; called several times a second."""
+        """Update what changes with time, several times a second."""
 
     def note(self, text: str) -> None:
-        """Show a line about the run that comes from no event."""
         self._note(text)
 
     def erase(self) -> None:
         """Erase a progress bar, because other code prints next."""
 
     def close(self) -> None:
-        """End the display: nothing else is shown of this run."""
+        """End the display of this run."""
 
 
 @dataclass
@@ -86,9 +82,9 @@ class Follower:
     """Follows one run: records its events in `journal`, updates `state`, and shows them.
 
     `fetcher` is None if nothing is to be fetched. `interrupted` says whether the user pressed
-    Ctrl-C (or sent SIGTERM). With `stop_on_interruption`, this stops the run. Otherwise the run
+    Ctrl-C (or sent SIGTERM): the run is then stopped with `stop_on_interruption`; otherwise it
     continues, but is no longer followed. With `catch_up`, only the events written so far are read.
-    `is_in_reach` has the same meaning as in Endpoint.
+    `is_in_reach` is as in Endpoint.
     """
 
     ray: RayApi
@@ -116,8 +112,8 @@ class Follower:
     def follow(self) -> Ending:
         """Follow until the run has ended, or the user stops following.
 
-        Returns "not-stopped" if an interrupted run did not stop within STOP_WITHIN seconds. Raises
-        OutsideError if the cluster is lost; with `catch_up`, one failed request is enough.
+        Returns "not-stopped" if a run was not stopped within STOP_WITHIN seconds. Raises
+        OutsideError if the cluster is lost; with `catch_up`, after the first failed request.
         """
         try:
             return self._loop()
@@ -150,7 +146,7 @@ class Follower:
 
     def _caught_up(self) -> bool:
         if self._ended_at:
-            # The runner is gone: `_runner_gone` ends the run once the runner's last lines are read.
+            # `_runner_gone` ends the run once the dead runner's last lines are read.
             return False
         if self._reader is None:
             return time.monotonic() > self._began + CAUGHT_UP_WITHIN
@@ -181,7 +177,7 @@ class Follower:
             fetcher.fetch_checkpoints(node_id, self.state, among=[task])
 
     def _ask(self) -> None:
-        """Ask Ray for the run's job, and act on it: open its stream, or notice a dead runner."""
+        """Ask Ray for the run's job; open its stream, or notice a dead runner."""
         self._asked = time.monotonic()
         try:
             job = self.ray.job(self.state.run)
@@ -208,7 +204,7 @@ class Follower:
             self._nothing_began(job)
 
     def _note_failure(self, error: OutsideError) -> None:
-        """Note that a request failed. Raises OutsideError once the cluster counts as lost."""
+        """Note a failed request. Raises OutsideError once the cluster counts as lost."""
         if self.catch_up:
             raise error
 
@@ -217,7 +213,7 @@ class Follower:
         if self._reader:
             last = max(last, self._reader.last_contact)
         if not self.is_in_reach():
-            # A system on the way is down: whether the cluster itself answers is unknown.
+            # A system on the way is down, so the cluster's own state is unknown.
             self._unknown_until = min(now, last + OUT_OF_REACH_SECONDS)
 
         if now > max(last, self._unknown_until) + GIVE_UP_AFTER:
@@ -246,24 +242,23 @@ class Follower:
         )
 
     def _runner_gone(self, job: Job | None) -> None:
-        """Record the end of a run whose runner died, once all that the runner wrote is read."""
+        """Record the end of a run whose runner died, once all its lines are read."""
         now = time.monotonic()
         self._ended_at = self._ended_at or now
         reader = self._reader
         settled = reader is None or reader.has_read_all_of(self._ended_at + SETTLED_AFTER)
 
         if reader and reader.problem:
-            # The stream cannot be read: its node may be lost, together with the runner.
+            # The stream cannot be read: the node may be lost together with the runner.
             settled = now > self._ended_at + GIVE_UP_AFTER / 2
 
         if not settled:
-            # Ask again in 0.3 s instead of ASK_EVERY: the user only waits for this.
+            # Ask again in 0.3 s instead of ASK_EVERY, because the user only waits for this.
             self._asked = now - ASK_EVERY + 0.3
             return
 
         stopped = job is not None and job.status == "STOPPED"
-        # The run may have ended hours ago: use Ray's end time, or the time of the last event if Ray
-        # has none.
+        # The run may have ended hours ago.
         ended = (job.end if job else None) or self.state.last_contact or time.time()
         began = self.state.started or ended
         hint = LOG_HINT if job else REPLACED_HINT
@@ -298,7 +293,7 @@ def _end_reason(job: Job | None, checkpoints_at: str | None) -> str:
     else:
         code = f", exit code {job.exit_code}"
 
-    # Ray appends the end of the log to its message, with the whole text of the runner's bootstrap.
+    # Ray appends the end of the log, with the whole text of the runner's bootstrap.
     message = _first_line(job).split(", last available logs")[0]
     return f"the runner died (Ray says {job.status}{code}: {message[:300]})"
 
@@ -311,7 +306,7 @@ def _first_line(job: Job) -> str:
 class Interrupts:
     """Catches Ctrl-C and SIGTERM: the first only sets `asked`, the second raises KeyboardInterrupt.
 
-    Before `hold`, the first signal also raises KeyboardInterrupt, because no run has to be stopped.
+    Before `hold`, there is no run to stop: the first signal raises KeyboardInterrupt, too.
     """
 
     def __init__(self, *, held: bool = False) -> None:
@@ -326,7 +321,7 @@ class Interrupts:
         self._held = True
 
     def __enter__(self) -> Interrupts:
-        # Python allows signal handlers only in the main thread: elsewhere nothing is caught.
+        # Python allows signal handlers only in the main thread.
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._came) for number in _SIGNALS}
         return self

@@ -3,8 +3,8 @@
 The rules are git's. The .gitignore of a deeper directory comes first. Within one file, the last
 matching pattern wins, and `!` includes a path again, but nothing below an ignored directory.
 `.rayignore` has the same syntax and beats the .gitignore next to it. The .gitignore files above the
-job's directory count too, up to the root of the repository. They do not count for jobs that
-Trainyard ships, because these may be installed inside an unrelated repository.
+job's directory, up to the root of the repository, count too. For jobs that Trainyard ships, they do
+not, because such a job may be installed inside an unrelated repository.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainyard.paths import PAYLOAD
 
 IGNORE_FILES = (".rayignore", ".gitignore")
 
-# Left out of every job: useless on a cluster. A `!` line in an ignore file can undo this.
+# Useless on a cluster. A `!` line in an ignore file can undo this.
 ALWAYS = GitIgnoreSpec.from_lines(
     [
         ".git",
@@ -37,10 +37,7 @@ ALWAYS = GitIgnoreSpec.from_lines(
 
 @dataclass(frozen=True)
 class Rules:
-    """The patterns of one ignore file, which match paths relative to `directory`.
-
-    `source` is the file's name as users see it.
-    """
+    """The patterns of one ignore file, relative to `directory`; users see the file as `source`."""
 
     source: str
     directory: Path
@@ -50,8 +47,8 @@ class Rules:
         """Say whether the last pattern that matches this path ignores it; None if none matches.
 
         Patterns that match only a parent directory do not count: the caller, like git, has checked
-        the parents before. In pathspec's own verdict they beat later patterns that match the file
-        itself. In pathspec's match, the group ps_d is the "/" after a matched directory.
+        the parents before. pathspec's own verdict would let them beat later patterns that match the
+        file itself. In pathspec's match, the group ps_d is the "/" after a matched directory.
         """
         name = path.relative_to(self.directory).as_posix() + ("/" if is_directory else "")
         for pattern in reversed(tuple(self.spec.patterns)):
@@ -65,9 +62,9 @@ class Rules:
 
 
 def source_of(path: Path, rules: Sequence[Rules], *, is_directory: bool) -> str | None:
-    """Return the name of the ignore file that leaves out the path; None if the path is sent.
+    """Name the ignore file that leaves out the path; None if the path is sent.
 
-    `rules` has the strongest rules first. The caller must have checked the parent directories.
+    `rules` has the strongest first. The caller must have checked the parent directories.
     """
     for file in rules:
         leaves_out = file.verdict(path, is_directory=is_directory)
@@ -84,14 +81,14 @@ def rules_for(root: Path) -> tuple[Rules, ...]:
     parents = [] if root.is_relative_to(PAYLOAD) else _parents_in_repository(root)
     for parent in parents:
         for rules in rules_of(parent, root=root, names=(".gitignore",)):
-            # Rules that ignore the whole job directory do not count: the user dispatches it anyway.
+            # Rules that ignore the whole job directory do not count: the user dispatches it.
             if not rules.spec.match_file(f"{root.relative_to(parent).as_posix()}/"):
                 above.append(rules)
     return (*rules_of(root, root=root), *above, Rules("always", root, ALWAYS))
 
 
 def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES) -> list[Rules]:
-    """Return the rules of the ignore files in one directory, the strongest first."""
+    """Return the rules of one directory's ignore files, the strongest first."""
     rules = []
     for name in names:
         file = directory / name
@@ -107,10 +104,7 @@ def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES
 
 
 def _parents_in_repository(root: Path) -> list[Path]:
-    """Return the directories above `root` up to the root of its repository, nearest first.
-
-    Returns [] outside of a repository.
-    """
+    """Return the directories above `root` in its repository, nearest first; [] without one."""
     parents = [root, *root.parents]
     for index, parent in enumerate(parents):
         if (parent / ".git").exists():

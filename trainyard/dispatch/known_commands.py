@@ -1,4 +1,4 @@
-"""Before a job is sent, find Schola commands that would fail as a task or lose their outputs."""
+"""Find Schola commands that would fail as a task, or lose their outputs, before they are sent."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _Launcher(argparse.ArgumentParser):
 
 
 def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-    """Yield each mistake in the commands of tasks once, with the first task that has it."""
+    """Yield each mistake once, with the first task that has it."""
     first_task: dict[str, str] = {}
     for task, command in commands.items():
         for part in (command, *_in_shell(command)):
@@ -130,7 +130,7 @@ def _wrong_for_launcher(command: Sequence[str]) -> Iterator[str]:
 
     for name, else_ in (("checkpoint-dir", _CHECKPOINTS), ("resume-from", "")):
         path = getattr(given, name.replace("-", "_"))
-        # A placeholder ("{"), which a sweep fills in, may stand for an absolute path.
+        # A sweep may fill in an absolute path for a placeholder ("{").
         if path and not path.startswith(("/", "{")):
             yield _RELATIVE.format(name, else_)
 

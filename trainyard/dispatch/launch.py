@@ -32,7 +32,7 @@ from trainyard.spec.show import as_yaml
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
 
-# Ray answers this for some seconds after a cluster came up. The job must then be submitted again.
+# Ray answers this for some seconds after a cluster came up; the request must then be repeated.
 _NOT_YET = "No available agent to submit job"
 _SUBMIT_SECONDS = 30.0
 
@@ -41,8 +41,8 @@ _SUBMIT_SECONDS = 30.0
 class Asked:
     """The options of a dispatch.
 
-    `results` is the directory for the run, `command` the command line for its record. With `wait`,
-    the run is followed and its results are fetched.
+    `results` is the directory for runs, `command` the command line for the record. With `wait`, the
+    run is followed and its results are fetched.
     """
 
     results: Path
@@ -62,8 +62,8 @@ def dispatch(
     """Send a job and begin its run; with `wait`, follow it and fetch its results.
 
     While the run is followed, a first interruption stops the run and waits for its end; a second
-    one raises InterruptedRunError at once. A failed or interrupted run raises nothing: its error is
-    in the result.
+    one raises InterruptedRunError at once. The error of a failed or interrupted run is in the
+    result, and is not raised.
     """
     _refuse_without_packages(prepared, endpoint)
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
@@ -107,10 +107,7 @@ def dispatch(
 
 
 def interrupted(status: RunStatus) -> RunStatus:
-    """Return the status with an error that says that the user interrupted the command.
-
-    The run itself may have succeeded.
-    """
+    """Return the status with the error of an interrupted command; the run may have succeeded."""
     name = status.run.name
     state = status.state
     if not state.ended:
@@ -126,7 +123,7 @@ def interrupted(status: RunStatus) -> RunStatus:
     if state.state == "stopped" or (state.state == "failed" and not state.sweep):
         hint = f"Resume it: {state.resume_command}"
     elif state.state == "succeeded" and status.error:
-        # A run that succeeded has an error only if results were not fetched.
+        # The error of a run that succeeded: results were not fetched.
         hint = status.error.hint
 
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
@@ -135,7 +132,7 @@ def interrupted(status: RunStatus) -> RunStatus:
 def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
     """Raise PrerequisiteError if the Python of the head lacks a package that the job needs.
 
-    Some backends cannot ask the head (`Endpoint.lacking`); the run itself then fails later.
+    If the backend cannot ask the head (`Endpoint.lacking`), the run itself fails later.
     """
     sweep = prepared.job.tune
     missing = endpoint.lacking(space.packages(sweep.search)) if sweep else None
@@ -172,8 +169,8 @@ def _start(
 ) -> RunDirectory:
     """Upload the job's missing packages, record the run and begin it.
 
-    Before the run is recorded, Ctrl-C raises KeyboardInterrupt. After `interrupts.hold()`, it only
-    sets `interrupts.asked`, which the caller reads.
+    Ctrl-C raises KeyboardInterrupt until the run is recorded. From then on, it only sets
+    `interrupts.asked`, which the caller reads.
     """
     now = datetime.datetime.now().astimezone()
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
@@ -200,7 +197,7 @@ def _start(
             resume.link(prepared.resumed, run)
         begin(ray, name, plan_text, job=prepared.job.name, progress=progress)
     except Exception as error:
-        # After a broken connection, the run may have begun: its record stays for `train.logs`.
+        # After a broken connection, the run may have begun; `train.logs` needs its record.
         if not isinstance(error, UnreachableError):
             tree.remove(str(run.path))
         raise
@@ -209,7 +206,7 @@ def _start(
 
 
 def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progress) -> None:
-    """Upload the runner and submit the run, whose other packages were uploaded before.
+    """Upload the runner and submit the run; the caller has uploaded the other packages.
 
     After this, the run no longer needs this machine.
     """
@@ -225,9 +222,9 @@ def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progre
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
-    """Upload the plan, and submit a Ray job that runs it; `runner` names the uploaded package."""
+    """Upload the plan, and submit a Ray job for it; `runner` names an uploaded package."""
     plan_name = blob_name(plan)
-    # Commands that would end the run, such as `cluster.down`, name the user who dispatched it.
+    # Commands that would end the run, such as `cluster.down`, name this user.
     user = f"{getpass.getuser()}@{platform.node()}"
     metadata = {"trainyard_run": run, "trainyard_job": job, "trainyard_by": user}
     ray.put_package(plan_name, plan)
@@ -243,8 +240,8 @@ def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> Non
                 variables=variables,
             )
         except UnreachableError:
-            # The request may have arrived although its answer was lost. Ray rejects a second
-            # request with the same submission id.
+            # The request may have arrived although its answer was lost; Ray would reject a second
+            # one with the same submission id.
             if ray.job(run):
                 return None
             raise

@@ -14,7 +14,7 @@ _REMOTE = "://"
 
 
 def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
-    """Yield a problem for each name without a local module; remote addresses are not checked."""
+    """Yield a problem for each name without a module; remote addresses are not checked."""
     for index, name in enumerate(names):
         path = directory / name
         where = f"runtime_env.py_modules.{index}"
@@ -27,9 +27,9 @@ def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
 
 
 def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
-    """Return a package for each name; keep remote addresses, which Ray itself fetches.
+    """Pack each local module; keep remote addresses, which Ray itself fetches.
 
-    A package contains a directory with the module's name, as Ray expects. Raises RequestError for a
+    Inside the package, a directory has the module's name, as Ray expects. Raises RequestError for a
     module above PART_LIMIT bytes.
     """
     modules: list[str | Package] = []

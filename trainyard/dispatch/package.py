@@ -21,16 +21,16 @@ from trainyard.results import formats
 from trainyard.seams.ray_api import PACKAGE_LIMIT, PART_LIMIT
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-# A fixed time for all entries: the same content gives the same bytes on every machine and day.
+# A fixed time for all entries, so that the same content gives the same bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# Bytes. Larger files are stored uncompressed: they are mostly weights and data, and compressing them
-# takes longer than sending them.
+# Bytes. Larger files, mostly weights and data, are stored uncompressed: compression takes longer
+# than sending.
 _PACK_BELOW = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class SentFile:
-    """One file to send: its name in the job directory, its local path, and its size in bytes.
+    """A file to send; `name` is its path in the job directory, `size` is in bytes.
 
     `mode` says only whether the file is executable, and whether only its owner may read it.
     """
@@ -43,7 +43,7 @@ class SentFile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A file or a whole directory ("name/") that is not sent; `by` is the ignore file or reason."""
+    """A file or directory ("name/") that is not sent; `by` is the ignore file or the reason."""
 
     name: str
     by: str
@@ -61,7 +61,7 @@ class Listing:
 
     @property
     def size(self) -> int:
-        """Return the size of the files in bytes, before compression."""
+        """Return the bytes of all files, before compression."""
         return sum(file.size for file in self.files)
 
 
@@ -69,8 +69,8 @@ class Listing:
 class Package:
     """A packed directory, cut into parts of PART_LIMIT bytes, which are uploaded one by one.
 
-    The names in `parts` contain a hash of the part's bytes, and `name` a hash of these names.
-    `size` is the packed size in bytes.
+    Each name in `parts` has a hash of the part's bytes, `name` a hash of these names. `size` is the
+    packed size in bytes.
     """
 
     name: str
@@ -87,8 +87,8 @@ class Package:
 class Packages:
     """The packages of one run: the job's files, its wheels, and its Python modules.
 
-    `wheel_files` are the wheels in the package `wheels`. `modules` has a package for each Python
-    module, or an address from which Ray itself fetches the module.
+    `wheel_files` are in the package `wheels`. `modules` has a package for each Python module, or an
+    address from which Ray itself fetches the module.
     """
 
     job: Package
@@ -101,7 +101,7 @@ def listing(directory: Path) -> Listing:
     """List the files of a directory: those to send, and those left out.
 
     Files that are ignored or not regular are left out. Symbolic links are followed, since a job may
-    link to shared code. A link to one of its parent directories is left out.
+    link to shared code; broken and circular links are left out.
     """
     root = directory.resolve()
     files = []
@@ -121,7 +121,7 @@ def listing(directory: Path) -> Listing:
 
 
 def sent_file(path: Path, name: str) -> SentFile:
-    """Return the entry for a file under this name. Raises RequestError if it is not UTF-8."""
+    """Describe a file under this name. Raises RequestError if the name is not UTF-8."""
     found = path.stat()
     mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
     if not found.st_mode & _OTHERS:
@@ -163,12 +163,12 @@ def pack(listed: Listing, *, prefix: str = "") -> Package:
 
 
 def blob_name(content: bytes) -> str:
-    """Return the name under which Ray stores an upload of these bytes."""
+    """Return Ray's name for an upload of these bytes."""
     return f"_ray_pkg_{hashlib.sha256(content).hexdigest()[:40]}.zip"
 
 
 def runner_package() -> Package:
-    """Pack the runner's modules; apply no ignore file: Trainyard may be installed in a .venv."""
+    """Pack the runner; without ignore files, since Trainyard may be installed in a .venv."""
     root = Path(trainyard_runner.__file__).parent
     sources = sorted(root.rglob("*.py"))
     files = [sent_file(path, path.relative_to(root).as_posix()) for path in sources]
@@ -178,7 +178,7 @@ def runner_package() -> Package:
 def _walk(
     directory: Path, root: Path, rules: Sequence[Rules], above: tuple[Path, ...]
 ) -> Iterator[SentFile | LeftOut | str]:
-    """Yield the files to send, the entries left out, and names of directories to send as empty."""
+    """Yield files to send, entries left out, and names of directories to send as empty."""
     for path in sorted(directory.iterdir()):
         is_directory = path.is_dir()
         name = path.relative_to(root).as_posix()
@@ -225,7 +225,7 @@ def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> None:
 
 def _zip_entry(name: str, mode: int) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _EPOCH)
-    # 3 means Unix: tools that unzip then read the file's mode from external_attr.
+    # 3 means Unix, so that tools read the file's mode from external_attr.
     entry.create_system = 3
     entry.external_attr = mode << 16
     return entry

@@ -39,8 +39,8 @@ class Prepared:
 
     `files` and `wheels` are sent as separate packages, because Ray installs the wheels. A directory
     among `wheels` is a Python package whose wheel is still to be built. For a sweep that continues
-    another, `study` is the former sweep's journal and `former` its run. `resumed` is the former run
-    of a job without `tune`. `overrides` (`--set`) and `backend` are the flags as typed.
+    another, `study` is the former sweep's journal and `former` its run. `resumed` is the run that a
+    job without `tune` resumes. `overrides` (`--set`) and `backend` are the flags as typed.
     """
 
     cluster: LoadedCluster
@@ -58,12 +58,12 @@ class Prepared:
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     """List the tasks of a job and the files to send; nothing is built or sent.
 
-    Raises RequestError, which lists each extra file or wheel that is missing or whose name is
-    taken, and each command that is known to fail as a task.
+    Raises RequestError with each missing file, wheel or module, each file whose name is taken, and
+    each command that is known to fail as a task.
     """
     found = listing(directory)
     tasks = expand(job)
-    # A sweep's tasks are created during the run, but their command is known before.
+    # A sweep's tasks are made during the run, but their command is known.
     if job.tune:
         commands = {"trial": job.command or ()}
     else:
@@ -84,7 +84,7 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
 
 
 def described(prepared: Prepared) -> Iterator[str]:
-    """Yield lines for users: the job, the size of what is sent, and files that are ignored."""
+    """Yield lines for users: the job, what is sent with its size, what is left out."""
     yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {_extent(prepared)}"
     if prepared.resumed:
         yield prepared.resumed.described(len(prepared.tasks))
@@ -109,7 +109,7 @@ def build(
     *,
     skip_gate: bool = False,
 ) -> bytes:
-    """Return the plan for the runner as JSON; without `prepared`, the run has no tasks."""
+    """Return the runner's plan as JSON; without `prepared`, the run has no tasks."""
     gate = Gate(
         skip=skip_gate,
         simulated_gpus=endpoint.simulated_gpus,
@@ -258,7 +258,6 @@ def _placed(path: Path, place: str) -> Listing:
         return Listing(path.parent, (sent_file(path, place),), ())
     found = listing(path)
     files = tuple(replace(file, name=f"{place}/{file.name}") for file in found.files)
-    # A directory without any file is sent as an empty directory.
     if files or found.empty_directories:
         names = [f"{place}/{name}" for name in found.empty_directories]
     else:
@@ -267,9 +266,9 @@ def _placed(path: Path, place: str) -> Listing:
 
 
 def _runtime_env(job: JobSpec, sent: Packages) -> dict[str, Any] | None:
-    """Return the job's runtime environment in Ray's form; None if the job file has none.
+    """Return the job's runtime environment in Ray's form, None if it is empty.
 
-    `working_dir` is a package that has only the wheels, because Ray looks for wheels there.
+    `working_dir` is the package with the wheels, because Ray looks for wheels there.
     """
     declared = job.runtime_env
     env: dict[str, Any] = {}

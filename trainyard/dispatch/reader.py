@@ -1,6 +1,6 @@
-"""Read a run's stream from the cluster line by line, without a gap, even if connections are lost.
+"""Read a run's stream from the cluster line by line, without a gap, even if connections break.
 
-Ray's route for log files takes no offset, but it can send the last N lines of a file. Every line of
+Ray's route for log files takes no offset, but can send the last N lines of a file. Every line of
 the stream has a number, by which the reader recognizes lines that it has read before.
 """
 
@@ -18,11 +18,10 @@ from trainyard_runner.wire import names, stream
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import FileMissingError, RayApi
 
-# At most this many batches wait for the follower. Since each comes from a chunk of 64 KiB, this
-# also limits the memory.
+# At most this many batches, of 64 KiB each, wait for the follower.
 _BATCHES = 64
-# Seconds between two requests: _SOON after new lines, and longer after each request without any, up
-# to _LATE. A request fails after _SILENCE seconds without a byte.
+# Seconds between two requests: _SOON after new lines, longer after each request without any, up to
+# _LATE. A request fails after _SILENCE seconds without a byte.
 _SOON = 0.1
 _LATE = 0.5
 _SILENCE = 15.0
@@ -36,8 +35,8 @@ class StreamReader:
     """Polls the stream of a run in a background thread; `lines` returns new lines in order.
 
     A stream is a series of files, the segments, in the run's directory on its node. Reading begins
-    at the segment with the number `segment`. `problem` is the error of the last request, None if it
-    succeeded; `last_contact` is when the last bytes came (time.monotonic).
+    at segment number `segment`. `problem` is the error of the last request, None if it succeeded.
+    `last_contact` is when the last bytes came (time.monotonic).
     """
 
     def __init__(self, ray: RayApi, run: str, node_id: str, *, segment: int) -> None:
@@ -46,15 +45,15 @@ class StreamReader:
         self._node_id = node_id
         self._segment = segment
         self._next = 0
-        # The next request asks for this many last lines of the segment, probably enough to include
-        # all new lines; if None, it asks for all lines.
+        # The next request asks for this many last lines of the segment, which probably include all
+        # new ones; None asks for all lines.
         self._guess: int | None = None
         self._batches: queue.Queue[list[bytes]] = queue.Queue(_BATCHES)
         self._malformed: OutsideError | None = None
         self._stopped = threading.Event()
         self.problem: OutsideError | None = None
         self.last_contact = time.monotonic()
-        # When the reader sent its latest request that reached the stream's end (time.monotonic).
+        # When the latest request that reached the stream's end was sent (time.monotonic).
         self._all_read_at = 0.0
         self._thread = threading.Thread(target=self._read, name=f"stream of {run}", daemon=True)
         self._thread.start()
@@ -97,7 +96,7 @@ class StreamReader:
                 )
                 return
             except RuntimeError:
-                # The follower has closed this reader and the connection: httpx raises RuntimeError.
+                # httpx raises it if the follower has closed this reader and the connection.
                 if not self._stopped.is_set():
                     raise
                 return
@@ -108,7 +107,7 @@ class StreamReader:
                 continue
 
             if news and self._guess is None:
-                # The next segment, or the rest of this one, is read without a pause.
+                # Read the next segment, or the rest of this one, without a pause.
                 continue
 
             self._all_read_at = asked
@@ -139,7 +138,7 @@ class StreamReader:
         return news
 
     def _whole_lines(self, chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
-        """Yield the complete lines of each chunk; a last line without newline is left out."""
+        """Yield the complete lines of each chunk; drop a last line without newline."""
         rest = b""
         read = 0
         for chunk in chunks:
@@ -158,10 +157,7 @@ class StreamReader:
                 return
 
     def _hand_out(self, lines: list[bytes]) -> bool:
-        """Queue lines for the follower; return whether they end the segment.
-
-        Waits while the queue is full.
-        """
+        """Queue lines, once the queue has room; return whether they end the segment."""
         while not self._stopped.is_set():
             with suppress(queue.Full):
                 self._batches.put(lines, timeout=0.5)
@@ -181,6 +177,6 @@ def _seq(line: bytes) -> int:
 
 
 def _ends_segment(line: bytes) -> bool:
-    # The line that ends a segment is short. Most lines are output: they are not parsed.
+    # The line that ends a segment is short; most others, which are output, are not parsed.
     may_end = len(line) < 300 and b'"continues"' in line
     return may_end and json.loads(line).get("event") == "continues"

@@ -1,4 +1,4 @@
-"""Resume a run: the tasks to skip, and the checkpoints and outputs to send for the others."""
+"""Resume a run: skip its finished tasks, send checkpoints and outputs for the others."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _ASK_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Resumed:
-    """The former run that a new run resumes: its directory, and `resume` of the new plan."""
+    """The former run that a new run resumes; `plan` is `resume` of the new plan."""
 
     run: RunDirectory
     plan: Resume
-    # Tasks whose last checkpoint the head reads from the cluster's storage: it was not fetched.
+    # Tasks whose last checkpoint, never fetched, the head reads from the cluster's storage.
     on_storage: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return the entry about the former run for the new run's run.json."""
+        """Return the former run's entry in the new run's run.json."""
         with_checkpoint = [task.task for task in self.plan.inherited if task.checkpoint]
         for task in self.on_storage:
             if task not in with_checkpoint:
@@ -44,7 +44,7 @@ class Resumed:
         }
 
     def described(self, tasks: int) -> str:
-        """Return a line for users: how many of `tasks` tasks are skipped or have a checkpoint."""
+        """Say how many of `tasks` tasks are skipped, have a checkpoint, or start fresh."""
         skipped = self.plan.skipped
         with_checkpoint = self.record()["from_checkpoint"]
         fresh = tasks - len(skipped) - len(with_checkpoint)
@@ -59,9 +59,9 @@ class Resumed:
 
 
 def inherited(run: RunDirectory, task: str, *, each_attempt: bool) -> Inherited:
-    """Return which files of a task the next run inherits: its checkpoint, its outputs.
+    """Say whether the next run inherits a task's checkpoint, and its outputs.
 
-    With `each_attempt`, outputs are not inherited, because they belong to one attempt.
+    With `each_attempt`, outputs belong to one attempt and are not inherited.
     """
     has_outputs = not each_attempt and _has_files(run.outputs(task))
     return Inherited(task, _has_files(run.checkpoint(task)), has_outputs)
@@ -80,16 +80,15 @@ def link(resumed: Resumed, run: RunDirectory) -> None:
             _link(former.checkpoint(task), run.checkpoint(task))
         if inherited.outputs:
             _link(former.outputs(task), run.outputs(task))
-            # The runner will announce these outputs as the task's archive 1, which need not be
-            # fetched.
+            # The runner will announce these outputs as archive 1, which need not be fetched.
             store.number_file(run.outputs(task)).write_text("1", encoding="utf-8")
 
 
 def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], bool]) -> Step:
-    """Return the step that uploads the checkpoints and outputs for which the run's tasks wait.
+    """Return the step that uploads the checkpoints and outputs for which the tasks wait.
 
-    At most AHEAD uploaded parts wait for the head. An interruption or the end of the run ends the
-    upload without an error.
+    At most AHEAD uploaded parts wait for the head. An interruption or the run's end ends the upload
+    without an error.
     """
     directories = list(_directories(resumed))
     size = sum(outputs.data_bytes(archive.scan(str(path))[0]) for path in directories)
@@ -110,7 +109,7 @@ def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], b
 
 
 def _is_taken(ray: RayApi, run: str, number: int) -> bool:
-    """Wait until the head has taken a part; return False if the run has ended instead."""
+    """Wait until the head has taken a part; False if the run has ended instead."""
     while ray.has_package(part_name(run, number)):
         job = ray.job(run)
         if job is None or job.ended:
@@ -120,7 +119,7 @@ def _is_taken(ray: RayApi, run: str, number: int) -> bool:
 
 
 def _directories(resumed: Resumed) -> Iterator[Path]:
-    """Yield the directories to upload, in the order in which the runner takes them."""
+    """Yield the directories to upload, in the runner's order."""
     for inherited in resumed.plan.inherited:
         if inherited.checkpoint:
             yield resumed.run.checkpoint(inherited.task)

@@ -37,7 +37,7 @@ def send(
 
 
 def step(ray: RayApi, what: str, package: Package) -> Step:
-    """Return the step that uploads the missing parts of a package; `what` names it to users."""
+    """Return the step that uploads a package's missing parts; `what` names it to users."""
 
     def missing() -> dict[str, int]:
         indices = {name: index for index, name in enumerate(package.parts)}

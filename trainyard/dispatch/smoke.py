@@ -1,7 +1,7 @@
 """The smoke test: a run without tasks proves that a cluster can train.
 
 Each run begins with the smoke gate, which checks the nodes (runner/trainyard_runner/head/rungs.py);
-this run ends after the gate. This module checks the dashboard, and backends check their hosts.
+this run ends after it. This module checks the dashboard, and backends check their hosts.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Smoked:
 
 
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
-    """Run the smoke test. A failed check raises nothing: the result has the error.
+    """Run the smoke test; the error of a failed check is in the result, and is not raised.
 
     Raises OutsideError if the cluster no longer answers, and InterruptedRunError after Ctrl-C.
     """
     began = time.monotonic()
     checks: list[Check] = []
     with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
-        # Checked before the run, which would wait a minute for missing nodes.
+        # The run itself would wait a minute for missing nodes.
         rungs: tuple[Rung, ...] = (
             lambda: (dashboard(endpoint, ray),),
             lambda: missing(endpoint),
@@ -117,8 +117,7 @@ def missing(endpoint: Endpoint) -> tuple[Check, ...]:
 def refuse_broken(endpoint: Endpoint) -> None:
     """Raise SmokeError if a node is known not to run, or a check of the backend fails.
 
-    The run's gate cannot make these checks: it would wait for the node, and does not know the
-    backend.
+    The run's gate would wait for the node, and does not know the backend.
     """
     checks = missing(endpoint) or endpoint.checks()
     error = _failed(endpoint, checks)
@@ -127,7 +126,7 @@ def refuse_broken(endpoint: Endpoint) -> None:
 
 
 def begin(ray: RayApi, endpoint: Endpoint, progress: Progress, *, skip_gate: bool = False) -> str:
-    """Begin a run that has no tasks, and no record on this machine; return its name."""
+    """Begin a run without tasks and without a record here; return its name."""
     name = store.run_name(JOB, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2))
     plan_text = plan.build(name, endpoint, skip_gate=skip_gate)
     launch.begin(ray, name, plan_text, job=JOB, progress=progress)
@@ -135,7 +134,6 @@ def begin(ray: RayApi, endpoint: Endpoint, progress: Progress, *, skip_gate: boo
 
 
 def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interrupts) -> RunState:
-    """Begin a run without tasks, and follow it to its end."""
     name = begin(ray, endpoint, progress)
     state = RunState(run=name, cluster=endpoint.cluster, job=None)
     journal = Journal(RunDirectory(Path(name)), may_record=False)
@@ -157,7 +155,7 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
 def _end(ray: RayApi, run: str) -> Step:
     """Return the step that waits until Ray lists the test's job as ended.
 
-    Until then, the job would count as an active run, and `cluster.down` would refuse.
+    Until then, the job counts as an active run, and `cluster.down` would refuse.
     """
 
     def ended() -> Answer:
@@ -171,7 +169,7 @@ def _end(ray: RayApi, run: str) -> Step:
 
 
 class _Notes(Screen):
-    """Shows only the run's notes, such as what the gate waits for, as a step's detail."""
+    """Shows only the run's notes, such as what the gate waits for."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
@@ -183,7 +181,6 @@ class _Notes(Screen):
 
 
 def _failed(endpoint: Endpoint, checks: Sequence[Check]) -> TrainyardError | None:
-    """Return the error for the first failed check, None if all passed."""
     for check in checks:
         if check.ok:
             continue

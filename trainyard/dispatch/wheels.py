@@ -1,4 +1,4 @@
-"""The wheels that a job sends: wheel files, and wheels built of packages and cached by content."""
+"""The wheels that a job sends: files, or built from packages and cached by content."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from trainyard.spec.job import RuntimeEnv
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
 
-# The prefix by which Ray finds a wheel in its working directory. Trainyard adds this prefix to the
-# names in job.yaml; an imported runtime_env.yaml may have it already.
+# Ray finds a wheel in its working directory by this prefix. Trainyard adds it to the names in
+# job.yaml; an imported runtime_env.yaml may have it already.
 WHEELS = "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/"
 _TAIL = 12
 # Matches a pyproject.toml whose version comes from a plugin of its build system.
 _DYNAMIC = re.compile(r"""^dynamic\s*=\s*\[[^\]]*["']version["']""", re.MULTILINE)
-# Environment variables from which plugins of build systems take the version.
+# Environment variables on which a wheel's version or content may depend.
 _VERSIONS = (
     "SETUPTOOLS_SCM_",
     "PBR_VERSION",
@@ -39,7 +39,7 @@ _VERSIONS = (
 
 
 def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tuple[Path, ...]:
-    """Return a job's wheel files and package directories; add a problem for any other path."""
+    """Return the wheel files and package directories; any other path becomes a problem."""
     keys = {name: f"wheels.{index}" for index, name in enumerate(env.wheels)}
     for installer in ("uv", "pip"):
         for name in getattr(env, installer):
@@ -59,7 +59,7 @@ def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tupl
 
 
 def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
-    """Build a wheel of each package directory, unless the cache has one for the same content.
+    """Build a wheel of each package directory, unless the cache has it.
 
     Returns all wheels in the order of `paths`. Raises RequestError if a build fails.
     """
@@ -73,7 +73,7 @@ def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
 
 
 def packed(wheels: Sequence[Path]) -> Package | None:
-    """Pack the wheels for Ray; None without wheels. Raises RequestError above PART_LIMIT bytes."""
+    """Pack the wheels for Ray, if any. Raises RequestError above PART_LIMIT bytes."""
     if not wheels:
         return None
     listed = Listing(Path(), tuple(sent_file(wheel, wheel.name) for wheel in wheels), ())
@@ -85,10 +85,7 @@ def packed(wheels: Sequence[Path]) -> Package | None:
 
 
 def _place(package: Path) -> Path:
-    """Return the cache directory of a package's wheel.
-
-    The directory's name depends on the package's content and all sources of the wheel's version.
-    """
+    """Return a wheel's cache directory, named by the package's content and version sources."""
     content = pack(listing(package)).name.removesuffix(".zip")
     variables = sorted(os.environ.items())
     versions = {name: value for name, value in variables if name.startswith(_VERSIONS)}
@@ -99,7 +96,7 @@ def _place(package: Path) -> Path:
 
 
 def _is_of_git(package: Path) -> bool:
-    """Say whether a package's version may come from git: pyproject.toml has no fixed version."""
+    """Say whether the version may come from git: pyproject.toml has no fixed one."""
     file = package / "pyproject.toml"
     if file.is_file():
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -109,7 +106,7 @@ def _is_of_git(package: Path) -> bool:
 
 
 def copied(package: Path, directory: Path) -> Path:
-    """Return a copy of a package without ignored files: a build must not change the original.
+    """Copy a package without ignored files, because a build must not change the original.
 
     If the package's version comes from git, its repository is cloned, with uncommitted changes.
     """
@@ -136,7 +133,7 @@ def copied(package: Path, directory: Path) -> Path:
 
 def _clone(top: Path, clone: Path) -> None:
     """Clone a repository with its uncommitted changes. Raises RequestError with git's output."""
-    # Files of Git LFS stay pointers: a download may take minutes and need a login.
+    # Git LFS files stay pointers: a download may take minutes and need a login.
     environ = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
     ended = programs.run(["git", "clone", "--quiet", "--shared", str(top), str(clone)], env=environ)
     if ended.code != 0:
@@ -152,7 +149,7 @@ def _clone(top: Path, clone: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file with its mode, unless `target` is the same symbolic link, made by git clone."""
+    """Copy a file with its mode, unless git clone has made the same symbolic link."""
     if source.is_symlink() and target.is_symlink() and source.readlink() == target.readlink():
         return
     if not source.is_dir():
@@ -172,9 +169,9 @@ def _step(package: Path, place: Path) -> Step:
 
 
 def _build(package: Path, place: Path) -> None:
-    """Build a wheel with uv, or if uv is missing, this Python's pip; move it to `place`.
+    """Build a wheel with uv, or without uv by pip, and move it to `place` once it is complete.
 
-    Only a complete wheel is moved. Raises RequestError with the end of the build's output.
+    Raises RequestError with the end of the build's output.
     """
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as made, tempfile.TemporaryDirectory() as directory:

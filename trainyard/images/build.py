@@ -46,7 +46,7 @@ class Building:
 
     @property
     def content(self) -> str:
-        """Return the tag that a build with the engine's current base image would get."""
+        """Return the tag that a build on the engine's current base would get."""
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 
@@ -121,7 +121,7 @@ def steps(
 
 
 def built(building: Building) -> Built:
-    """Return the image that was built from the current files. Raises PrerequisiteError."""
+    """Return the image built from the current files. Raises PrerequisiteError."""
     found = facts(building)
     return Built(
         name=building.image.name,
@@ -153,8 +153,8 @@ def _has_base(building: Building) -> Answer:
     base = docker_images.inspect(building.engine, building.image.base)
     if base is None:
         return no("it is not on this engine")
-    # Without `build.platform` the base must be for the engine's platform, because the base of the
-    # last build may be for another platform.
+    # Without `build.platform` the base must be for the engine's platform: the last build's base may
+    # be for another.
     platform = building.spec.build.platform or building.engine.platform
     if f"{base.platform}/".startswith(f"{platform}/"):
         return YES
@@ -162,7 +162,7 @@ def _has_base(building: Building) -> Answer:
 
 
 def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
-    """Pull the base before the build, because the image's tag depends on the id of the base."""
+    """Pull the base before the build: the image's tag depends on the base's id."""
     base = building.image.base
     engine = building.engine
     spec = building.spec
@@ -211,7 +211,7 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 
 
 def _cached(building: Building) -> str:
-    """Return the last build's image, on the engine or else in the registry, to reuse its layers.
+    """Return the last build's image, on the engine or in the registry, to reuse its layers.
 
     BuildKit's own cache is pruned at times, and a CI machine starts without one. A layer that is
     built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores a

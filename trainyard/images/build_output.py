@@ -30,7 +30,7 @@ class BuildProgress:
         self._raw = ""
 
     def read(self, line: str) -> str | None:
-        """Read one line; if it begins a step of the Dockerfile, return the step's name."""
+        """Read one line; if it begins a step of the Dockerfile, return the step."""
         if line.startswith("ERROR: "):
             self._raw = line.removeprefix("ERROR: ")
 
@@ -82,7 +82,7 @@ class BuildProgress:
 
 
 def _name(step: re.Match[str]) -> str:
-    """Return a step's name as users see it, cut to LONGEST_NAME: `2/5 RUN pip install ...`."""
+    """Shorten a step's name to LONGEST_NAME: `2/5 RUN pip install ...`."""
     if step["of"] and not step["of"].startswith("stage-"):
         of = f"{step['of']} "
     else:

@@ -42,7 +42,7 @@ class Image:
 
 
 def find(name: str, *, directory: Path, base: str | None = None) -> Image:
-    """Return the image that `name` means: a name under images/, or a path.
+    """Find an image by its name under images/, or by a path.
 
     `base` replaces the base in image.yaml. Raises RequestError if there is no such image, or if the
     directory's name cannot be an image's name.
@@ -78,7 +78,7 @@ def find(name: str, *, directory: Path, base: str | None = None) -> Image:
 
 
 def is_reference(text: str, *, directory: Path) -> bool:
-    """Say whether `image:` names a finished image (REGISTRY/NAME:TAG), and not a directory."""
+    """Say whether `image:` names a finished image (REGISTRY/NAME:TAG), not a directory."""
     return (
         any(mark in text for mark in "/:@") and not (directory / text / IMAGE_FILE_NAME).is_file()
     )

@@ -39,8 +39,8 @@ LARGE = 16 * 1024 * 1024
 def entries(image: Image) -> dict[str, Path]:
     """Return the build's files, links and directories, sorted by their path in the build.
 
-    The Dockerfile and image.yaml are left out. Raises RequestError if something in `contents:` of
-    image.yaml does not exist.
+    Dockerfile and image.yaml are left out. Raises RequestError if something in `contents:` does not
+    exist.
     """
     sources = {path: image.directory / path for path in cli.context_files(image.directory)}
     # image.yaml only describes the image, so an edit of its text must not make a new image.
@@ -65,7 +65,7 @@ def entries(image: Image) -> dict[str, Path]:
 
 
 def dockerfile(image: Image) -> str:
-    """Read the Dockerfile, or raise OSError. Raises RequestError if it does not use BASE."""
+    """Read the Dockerfile. Raises OSError, or RequestError if it does not use BASE."""
     path = image.directory / DOCKERFILE
     text = path.read_text(encoding="utf-8")
     if not _BASE.search(text):
@@ -117,18 +117,18 @@ def _entry(path: str, source: Path) -> tarfile.TarInfo:
 
 
 def tag(source: str, *, base: str) -> str:
-    """Return the tag of an image, a hash of its `source_hash` and of `base`.
+    """Return an image's tag, a hash of its `source_hash` and of `base`.
 
-    `base` is the id of the base image, so that a moved tag of the base makes another image. While
-    the engine lacks the base, `base` is the base's name.
+    `base` is the base image's id, so that a moved tag of the base makes another image. While the
+    engine lacks the base, `base` is the base's name.
     """
     return _hash({"source": source, "base": base})
 
 
 def source_tag(source: str) -> str:
-    """Return the tag by which clusters find the image that was pushed from these files.
+    """Return the tag by which clusters find the image of these files.
 
-    The tag does not depend on the base's id, which is unknown on a machine without the base.
+    It does not depend on the base's id, which is unknown on a machine without the base.
     """
     return f"src-{source}"
 
@@ -136,9 +136,9 @@ def source_tag(source: str) -> str:
 def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | None = None) -> str:
     """Return the hash of an image's files and settings, which needs no Docker engine.
 
-    Two images of the same hash have the same inputs, unless the tag of their base moved between
-    the builds. `environ` only locates the cache of digests. Raises RequestError for a file that
-    cannot be read.
+    Images of the same hash have the same inputs, unless the tag of their base moved between the
+    builds. `environ` only locates the cache of digests. Raises RequestError if a file cannot be
+    read.
     """
     cache = paths.cache_home(environ) / "digests"
     parts = {f"argument {name}": value for name, value in image.arguments.items()}
@@ -158,7 +158,7 @@ def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | Non
 
 
 def _digest(source: Path, cache: Path) -> str:
-    """Return what identifies an entry: its kind, mode and content; large files use the cache."""
+    """Return an entry's kind, mode and content hash; large files use the cache."""
     entry = _entry("", source)
     status = source.lstat()
     if not entry.isreg():

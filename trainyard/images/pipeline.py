@@ -78,10 +78,10 @@ class ListedImage:
 def connected(
     cluster: LoadedCluster, environ: Mapping[str, str], *, directory: Path
 ) -> Iterator[ImageCommand]:
-    """Connect to the engine that builds; without Docker, raises PrerequisiteError.
+    """Connect to the engine that builds. Raises PrerequisiteError without Docker.
 
-    Without a registry, the engine is the cluster's `docker_host`, which must have the image. With a
-    registry, the engine is this user's.
+    With a registry, the engine is this user's. Without one, it is the cluster's `docker_host`,
+    which must have the image.
     """
     address = None
     if cluster.spec.registry is None:
@@ -102,7 +102,7 @@ def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[Planned
 
 
 def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
-    """Check the built or referenced image. Raises PrerequisiteError if the engine lacks it."""
+    """Check the built or referenced image. Raises PrerequisiteError if it is missing."""
     if command.image:
         reference = build.built(command.building).reference_local
     else:
@@ -143,7 +143,6 @@ def listed(command: ImageCommand) -> list[ListedImage]:
             current = docker_images.inspect(engine, Building(image, engine, spec).reference)
             images.append(ListedImage(name, image, current.id if current else None, own))
         except RequestError as error:
-            # An image that cannot be read is listed with its problem.
             images.append(ListedImage(name, None, None, own, error))
 
     return images
@@ -153,10 +152,9 @@ def listed(command: ImageCommand) -> list[ListedImage]:
 def _push(
     command: ImageCommand, report: Report, *, skip_lint: bool
 ) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
-    """Connect to the registry; yield all steps, and a list that gets the last one's Pushing."""
+    """Connect to the registry; yield the steps, and a list that will hold the Pushing."""
     with access(registry_of(command.spec), command.engine.environ) as registry:
-        # Checked before anything is built, so that a registry that does not answer, or rejects the
-        # login, is an error at once.
+        # Before anything is built: the registry may not answer, or may reject the login.
         registry.api.check()
         pushing: list[Pushing] = []
 

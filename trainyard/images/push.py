@@ -29,7 +29,7 @@ HELD_SECONDS = 5.0
 class Pushed:
     """A pushed image. Clusters run `reference`, which includes the digest.
 
-    `layers_there` counts the layers that the registry already had.
+    `layers_there` counts layers that the registry already had.
     """
 
     reference: str
@@ -60,7 +60,7 @@ class Pushing:
         self._title = f"Push {self._reference}"
 
     def steps(self) -> list[Step]:
-        """Return the steps: make the repository (only in ECR), push the image, set other tags."""
+        """Return the steps: make the repository (only in ECR), push, set other tags."""
         push = Step(_PUSH, self._title, self._is_held, self._push, deadline=HELD_SECONDS)
         tags = [self._tag_step(tag) for tag in (self._alias, source_tag(self.built.source))]
         if self.access.registry.login != "ecr":
@@ -141,7 +141,7 @@ class Pushing:
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
-        """Set one more tag; remember the tag if the registry does not let it move."""
+        """Set one more tag; note the tag if the registry does not let it move."""
         try:
             self.access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:

@@ -50,7 +50,7 @@ class PinnedImage:
 
 
 def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
-    """Return a step that resolves all images, so that a missing image fails before other steps.
+    """Return a step that resolves all images: a missing image fails before other steps.
 
     A plan shows the error as the step's detail.
     """
@@ -80,10 +80,10 @@ def pinned(
 ) -> PinnedImage:
     """Resolve the head's `image`, a directory of images/ or a reference.
 
-    `engine` is the engine that will run the image; None if each node pulls it. `running` is the
-    reference that the cluster runs now. If the registry does not answer, or if both references name
-    one image on the engine, `running` is kept: a push changes the reference of a built image, but
-    must not restart nodes.
+    `engine` will run the image; it is None if each node pulls it. `running` is the reference that
+    the cluster runs now. If the registry does not answer, or if both references name one image on
+    the engine, `running` is kept: a push changes the reference of a built image, but must not
+    restart nodes.
 
     Raises RegistryError if the registry rejects the request or lacks the image. Without a registry,
     raises RequestError if nodes pull the image, PrerequisiteError if the engine lacks it.
@@ -176,7 +176,7 @@ def pulled_bytes(
     directory: Path,
     connect: Connect = access.connect,
 ) -> int:
-    """Return how many bytes a pull of the cluster's largest image takes; 0 if unknown."""
+    """Return the bytes of a pull of the cluster's largest image; 0 if unknown."""
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
         others = of_groups(spec, environ, directory=directory, connect=connect)
@@ -194,7 +194,7 @@ def _pulled_bytes(
 
 
 def _bytes(api: RegistryApi, path: str, digest: str) -> int:
-    """Return the sum of the compressed layers in bytes, for the largest platform of the image."""
+    """Return the compressed layers' bytes, for the image's largest platform."""
     manifest = api.manifest(path, digest)
     if manifest is None:
         return 0
@@ -248,8 +248,8 @@ class _Registries:
     def ours(self, image: Image, registry: Registry) -> PinnedImage:
         """Return the image that was pushed from exactly these files.
 
-        If the registry does not answer, return the image that the cluster runs, provided that
-        it is from the same repository. Raises RegistryError.
+        If the registry does not answer, return the image that the cluster runs, provided it is from
+        the same repository. Raises RegistryError.
         """
         source = content.source_hash(image, self.environ, platform=self.spec.build.platform)
         tag = content.source_tag(source)
@@ -277,9 +277,9 @@ class _Registries:
     def of_others(self, name: str, *, for_engine: bool) -> PinnedImage:
         """Resolve a reference to a digest.
 
-        If nodes pull the image themselves, an error of the registry only becomes a remark, because
-        nodes may have access that this machine lacks. For an engine, only a registry that does not
-        answer becomes a remark, because the engine may already have the image.
+        If nodes pull the image, an error of the registry only becomes a remark: nodes may have
+        access that this machine lacks. For an engine, which may already have the image, only a
+        registry that does not answer becomes a remark.
         """
         host = docker_images.registry_of(name)
         registry = access.registry_at(host, self.spec)
@@ -298,7 +298,7 @@ class _Registries:
 
         if manifest is None:
             raise MissingError(
-                f"there is no image {name}: not in its registry, {host}",
+                f"image {name} is not in its registry, {host}",
                 hint="Is the name right? `image:` is a directory of images/, or REGISTRY/NAME:TAG.",
             )
 

@@ -45,7 +45,7 @@ def _refuse_other_yaml(file: Path) -> None:
 
 
 def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:
-    """Return the job or the cluster files that a file or a command line describes.
+    """Convert a file or a command line into a job or cluster files.
 
     Give either `file` or `words`. Paths in `words` are relative to the current directory. Raises
     RequestError.

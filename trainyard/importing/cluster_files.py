@@ -27,7 +27,7 @@ _HEADER = "# Written from {file} by `trainyard cluster.import`, which lists what
 
 
 def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
-    """Return the cluster files that a file or a command line describes.
+    """Convert a file or a command line into cluster files.
 
     Give either `file` or `words`. Notes name everything that is left out. Raises RequestError if no
     cluster is described.
@@ -76,7 +76,6 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
 
 
 def _no_cluster(file: Path) -> RequestError:
-    """Return the error for a file without a cluster; it names the file's kind if that is known."""
     kind = foreign.kind_of(foreign.documents_of(file))
     if kind is None:
         return RequestError(
@@ -90,7 +89,7 @@ def _no_cluster(file: Path) -> RequestError:
 def of_context(
     environ: Mapping[str, str], *, context: str, prefix: str, namespace: str | None
 ) -> Clusters:
-    """Return cluster files for other tools' RayClusters whose names begin with `prefix`.
+    """Convert other tools' RayClusters whose names begin with `prefix`.
 
     Asks the Kubernetes API of `context`; `namespace` None means all. Raises RequestError if no such
     cluster exists, PrerequisiteError and OutsideError if Kubernetes cannot be asked.

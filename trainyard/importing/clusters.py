@@ -63,7 +63,7 @@ class Clusters:
 
 
 def read(text: str, *, name: str) -> Clusters | None:
-    """Return the clusters of a ~/.cluster_config; None if no line has `name:` and ` address:`.
+    """Convert a ~/.cluster_config; return None if no line has `name:` and ` address:`.
 
     Raises RequestError unless all lines have the form `name: NAME address: http://IP:PORT`. Isaac
     Lab's own script may write broken lines.

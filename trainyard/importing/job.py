@@ -97,7 +97,7 @@ class Imported:
 
 
 def refuse_unreadable(file: Path) -> None:
-    """Raise RequestError unless a path is a regular file, because reading a pipe may block."""
+    """Raise RequestError unless the path is a regular file: reading a pipe may block."""
     try:
         kind = file.stat().st_mode
     except FileNotFoundError as error:
@@ -148,7 +148,7 @@ def training(command: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[st
 
 
 def note_of_training(name: str, command: Sequence[str]) -> str | None:
-    """Return the note for a training that is started by a shell, None for all other tasks."""
+    """Return a note that a shell starts the training; None for all other tasks."""
     if PROGRAM in command or not any(_IN_LINE.search(word) for word in command):
         return None
     if _trains_here(command):

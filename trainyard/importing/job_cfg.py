@@ -60,7 +60,7 @@ def read(file: Path, options: Options) -> Imported:
 
 
 def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[str]:
-    """Yield notes on differences from Isaac Lab; `samples` is 0 for a job that is no sweep."""
+    """Yield differences from Isaac Lab; `samples` is 0 for a job that is no sweep."""
     if samples:
         yield (
             f"num_samples counts repeats: {options.num_samples} is {samples} configurations, "
@@ -125,7 +125,7 @@ def _flags(**values: str) -> list[str]:
 
 
 def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> dict[str, Any]:
-    """Return the job file's content: a sweep, or repeated trainings if nothing is to be chosen."""
+    """Return the job file: a sweep, or repeated trainings if nothing is to be chosen."""
     flags = _flags(
         cfg_file=f"{file.resolve().parent.name}/{file.name}",
         cfg_class=found["cfg_class"],

@@ -90,7 +90,7 @@ def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
 def _pieces(
     word: str, sign: str, found: Sequence[Words], programs: set[str], following: str | None
 ) -> Words:
-    """Split a word at the signs that separate jobs; return its parts with these signs between them.
+    """Split a word at the signs that separate jobs; these signs stay, as parts.
 
     `found` has the jobs so far. Raises RequestError for an unclear sign.
     """
@@ -114,9 +114,9 @@ def _pieces(
 
 
 def _meaning(left: str, right: str, programs: set[str], following: str | None) -> Meaning:
-    """Say whether a sign between two parts of a word separates jobs; "both" if it is unclear.
+    """Say whether a sign inside a word separates jobs; "both" if it is unclear.
 
-    `following` is the part or word after `right`.
+    `left` and `right` are the parts of the word. `following` is the part or word after `right`.
     """
     begins = right or following
     if begins is None or _begins(begins, programs, following if right else None):

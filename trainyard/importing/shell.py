@@ -68,7 +68,7 @@ class _Token:
 
 
 def commands(script: str) -> list[list[Command]]:
-    """Return the commands of each line of a script, without empty lines and comments.
+    """Return the commands of each line, without empty lines and comments.
 
     Raises ValueError for a quotation that does not end.
     """
@@ -231,7 +231,7 @@ def _begins_in_shell(words: Sequence[str]) -> bool:
 
 
 def variables(words: Sequence[str]) -> int:
-    """Return how many words at the beginning set variables (NAME=VALUE)."""
+    """Count the words at the beginning that set variables (NAME=VALUE)."""
     for number, word in enumerate(words):
         if not VARIABLE.match(word):
             return number

@@ -36,7 +36,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def number(written: object) -> float:
-    """Return the value of a number, or of arithmetic such as `10*1024**3`. Raises ValueError."""
+    """Evaluate a number, or arithmetic such as `10*1024**3`. Raises ValueError."""
     try:
         if isinstance(written, bool) or len(str(written)) > LONGEST:
             raise ValueError
@@ -46,7 +46,7 @@ def number(written: object) -> float:
 
 
 def _value(node: ast.AST) -> float:
-    """Return the value of a part of an expression. Raises ValueError if it is above LARGEST."""
+    """Evaluate a part of an expression. Raises ValueError, also above LARGEST."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             result: float = value
@@ -188,7 +188,7 @@ def _task(
 
 
 def _name_below(word: str, directory: Path) -> str | None:
-    """Return the relative path if a word names a file below `directory`, else None."""
+    """Return the relative path if a word names a file below `directory`."""
     if word.startswith("/"):
         return None
     try:
@@ -205,7 +205,7 @@ def _name_below(word: str, directory: Path) -> str | None:
 
 
 def _with_names(tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the tasks with names that a job file accepts; equal names get their number added."""
+    """Give tasks names that a job file accepts; equal names get a number."""
     names = []
     for task in tasks:
         names.append(re.sub(r"[^A-Za-z0-9._=,+-]+", "-", task["name"]).strip("-.")[:90] or "task")

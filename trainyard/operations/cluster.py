@@ -32,18 +32,12 @@ class Cluster:
 
 
 def as_made(cluster: Cluster) -> tuple[Backend, Site]:
-    """Return the backend that is recorded for the cluster, and its site.
-
-    The backend in the file may have changed since, so it counts only if none is recorded.
-    """
+    """Return the recorded backend and its site; without a record, the backend of the file."""
     name = recorded_backend(cluster.site.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.site, backend=name)
 
 
 def connect_as_made(cluster: Cluster) -> Endpoint:
-    """Return the endpoint of the cluster as it was made, even if its file names another backend.
-
-    Raises NotReadyError if the cluster does not run.
-    """
+    """Connect by the recorded backend. Raises NotReadyError if the cluster does not run."""
     backend, site = as_made(cluster)
     return backend.connect(cluster.spec, site)

@@ -55,7 +55,7 @@ class RunGuard:
 
 @dataclass(frozen=True)
 class Made:
-    """A cluster that is up: the results of the steps that made it, and its endpoint."""
+    """A cluster that is up."""
 
     steps: list[StepResult]
     endpoint: Endpoint
@@ -69,7 +69,7 @@ def find(
     overrides: Sequence[str] = (),
     backend: str | None = None,
 ) -> Cluster:
-    """Return the cluster that -f (`asked`), --set and --backend choose. Raises RequestError."""
+    """Find the cluster of -f (`asked`), --set and --backend. Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
     site = Site(
@@ -84,7 +84,7 @@ def find(
 
 
 def refuse_unmade(cluster: Cluster) -> None:
-    """Raise RequestError for a `--set` that the existing cluster was not made with.
+    """Raise RequestError for a `--set` that the cluster was made without.
 
     Every `--set` passes if this machine has no record of the cluster, or Trainyard did not make it.
     """
@@ -113,7 +113,7 @@ def refuse_unmade(cluster: Cluster) -> None:
 
 
 def refuse_without_registry(cluster: Cluster) -> None:
-    """Raise RequestError if nodes have to pull images, but the file names no registry.
+    """Raise RequestError if nodes must pull images, but the file names no registry.
 
     The default registry, on this machine's loopback, cannot be reached from other hosts.
     """
@@ -125,7 +125,7 @@ def refuse_without_registry(cluster: Cluster) -> None:
 
 
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
-    """Return the cluster with flags that let `up` remove hosts that its file no longer has.
+    """Let `up` remove hosts that the cluster's file no longer has.
 
     Raises RequestError for a backend without hosts, and for `force` without `remove`.
     """
@@ -141,7 +141,7 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
 
 
 def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
-    """Return the cluster with these flags. Raises RequestError if its backend lacks one."""
+    """Apply these flags to the cluster. Raises RequestError if its backend lacks one."""
     backend, site = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
@@ -186,8 +186,7 @@ def up(
             error.problems += _billed(cluster)
             raise
         finally:
-            # This is recorded even after a failure, so that the next command knows which file made
-            # the cluster.
+            # After a failure, too: the next command must know which file made the cluster.
             if site.source and site.state.exists():
                 write_made_from(site.state, site.source.resolve(), site.overrides)
 
@@ -205,7 +204,7 @@ def plan_up(
 
 
 def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any]]:
-    """Return the documents that `up` would send to an outside system, without secrets."""
+    """Return what `up` would send to an outside system, without secrets."""
     site = cluster.site.wishing(recreate=recreate)
     return cluster.backend.documents(cluster.spec, site)
 
@@ -246,7 +245,7 @@ def status(cluster: Cluster) -> ClusterStatus:
 
 
 def diagnose(cluster: Cluster) -> list[Finding]:
-    """Return the backend's findings, nodes that do not run, and differences from the file."""
+    """List the backend's findings, broken nodes, and differences from the file."""
     now = status(cluster)
     below = cluster.backend.diagnose(cluster.spec, cluster.site)
     if now.state == "absent":
@@ -269,7 +268,7 @@ def diagnose(cluster: Cluster) -> list[Finding]:
 
 
 def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> list[StepResult]:
-    """Run once each step that mends one of these findings, and its following steps (`then`)."""
+    """Run the steps that mend these findings, each once."""
     by_id = {}
     for finding in findings:
         for step in (finding.step, *finding.then):
@@ -281,10 +280,7 @@ def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> l
 
 
 def connect(cluster: Cluster) -> Endpoint:
-    """Return the cluster's endpoint.
-
-    Raises NotReadyError if the cluster does not run, with a remark if its leash ended the cluster.
-    """
+    """Return the endpoint. Raises NotReadyError, which says if the leash ended the cluster."""
     refuse_other_file(cluster)
     try:
         return cluster.backend.connect(cluster.spec, cluster.site)
@@ -344,7 +340,7 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
 
 
 def _billed(cluster: Cluster) -> tuple[Problem, ...]:
-    """Return a problem that names machines that still cost money; () if none are known."""
+    """Name the machines that still cost money."""
     backend, site = as_made(cluster)
     with suppress(TrainyardError):
         names = backend.billed(cluster.spec, site)

@@ -20,7 +20,7 @@ _WITHIN = 60.0
 
 
 def remove(cluster: Cluster, progress: Progress) -> None:
-    """Remove what killed runs left on the cluster; do nothing if the cluster does not answer."""
+    """Remove what killed runs left; do nothing if the cluster does not answer."""
     try:
         endpoint = clusters.connect(cluster)
         with ray_of(endpoint) as ray:
@@ -29,8 +29,7 @@ def remove(cluster: Cluster, progress: Progress) -> None:
             if not left:
                 return
 
-            # Imported here, because it loads the modules that dispatch jobs, and they are seldom
-            # needed.
+            # Imported here: it loads the dispatch of jobs, which is seldom needed.
             from trainyard.dispatch import smoke
 
             run = smoke.begin(ray, endpoint, progress, skip_gate=True)
@@ -49,7 +48,7 @@ def remove(cluster: Cluster, progress: Progress) -> None:
 
 
 def of_killed_runs(jobs: Sequence[Job]) -> frozenset[str]:
-    """Return the number that Ray gave each ended driver whose run is not active."""
+    """Return Ray's numbers of ended drivers whose runs are not active."""
     active = {job.submission_id for job in jobs if not job.ended}
     drivers = set()
     for job in jobs:

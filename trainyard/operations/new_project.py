@@ -43,7 +43,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Made:
-    """The files of a project that were written, and those that existed and are unchanged.
+    """The files that were written, and those that existed and are unchanged.
 
     `add` has lines that the user should add to existing files. `remarks` says what else the user
     must do.
@@ -56,7 +56,7 @@ class Made:
 
 
 def make(directory: Path, progress: Progress) -> Made:
-    """Write the project files that a directory lacks; existing files are unchanged.
+    """Write the project files that a directory lacks.
 
     Raises PrerequisiteError for a file that cannot be written.
     """
@@ -84,7 +84,7 @@ def make(directory: Path, progress: Progress) -> Made:
 
 
 def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
-    """Return the text of each file of a project in `directory`, by path; the wheel is left out."""
+    """Return the text of each project file, by path; the wheel is left out."""
     texts = {name: (paths.shipped("project") / name).read_text() for name in SHIPPED}
     if requirement.wheel and _is_ignored(directory / WHEELS / requirement.wheel.name):
         texts[GITIGNORE] += "\n".join(["# CI installs Trainyard from here.", *KEEP_WHEELS, ""])
@@ -96,7 +96,7 @@ def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
 
 
 def requirement_for(directory: Path, built: Path, progress: Progress) -> Requirement:
-    """Return the requirement that installs this Trainyard in CI: an address, or a new wheel.
+    """Return the requirement of this Trainyard for CI: an address, or a new wheel.
 
     The wheel of an installed package is written into `built`. The text is empty if the directory's
     requirements.txt already names Trainyard.
@@ -127,7 +127,7 @@ def requirement_for(directory: Path, built: Path, progress: Progress) -> Require
 
 
 def name_of(directory: Path) -> str:
-    """Return a cluster name for the project in `directory`, made from the directory's name."""
+    """Make a cluster name of the directory's name."""
     letters = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
     return letters[:NAME_LIMIT].strip("-") or paths.DEFAULT_CLUSTER
 
@@ -146,7 +146,7 @@ def _without(why: str) -> Requirement:
 
 
 def _lacking(name: str, path: Path, text: str) -> list[str]:
-    """Return the lines that an existing .gitignore or requirements.txt lacks; [] for other files."""
+    """Return the lines that a .gitignore or requirements.txt lacks; [] for other files."""
     if name not in (GITIGNORE, REQUIREMENTS) or not path.is_file():
         return []
     existing = {line.strip().strip("/") for line in path.read_text(errors="replace").splitlines()}
@@ -155,7 +155,7 @@ def _lacking(name: str, path: Path, text: str) -> list[str]:
 
 
 def _is_ignored(path: Path) -> bool:
-    """Say whether the present ignore files make git ignore this wheel of the project."""
+    """Say whether git would ignore this wheel by the existing ignore files."""
     directory = path.parents[1].resolve()
     rules = ignore.rules_for(directory)
     wheels_directory = directory / WHEELS
@@ -167,7 +167,7 @@ def _is_ignored(path: Path) -> bool:
 
 
 def _not_at_the_top(directory: Path) -> str:
-    """Return a remark if the project is not the top of its git repository; "" otherwise."""
+    """Return a remark if the project is below the top of its git repository, else ""."""
     top = git.top(directory)
     if top is None or top == directory.resolve():
         return ""

@@ -39,7 +39,7 @@ def ready(
     sweep: bool = False,
     job_file: Path | None = None,
 ) -> tuple[Prepared, Cluster]:
-    """Load the cluster file and the job file, and check the job against the cluster.
+    """Load both files, and check the job against the cluster.
 
     An override that begins with `cluster.` is for the cluster file, any other for the job file.
     With `sweep`, the job must be a sweep; without, it must not. `job_file` replaces the job.yaml of
@@ -67,7 +67,7 @@ def ready(
     area = "train" if sweep else "tune"
     other = f"trainyard {area}.dispatch {job_dir}"
     prepared = checked(cluster, job, directory, overrides=of_job, sweep=sweep, other=other)
-    # The run's record has all flags in the order in which the user typed them.
+    # The run's record has all flags in the order typed.
     return replace(prepared, overrides=tuple(overrides)), cluster
 
 
@@ -115,7 +115,7 @@ def dispatch(
     note: Callable[[str], None],
     screen: Screen,
 ) -> tuple[RunStatus, Endpoint]:
-    """Connect to the cluster, send the job and begin its run; return the run's status and endpoint.
+    """Connect to the cluster, send the job and begin its run.
 
     With `asked.wait`, the run is also followed to its end. `note` shows lines about the job and its
     files before the cluster is contacted.

@@ -37,7 +37,7 @@ def ready(
     backend: str | None,
     screen: Screen,
 ) -> tuple[Prepared, Cluster]:
-    """Return the job and the cluster for a run of the tasks that did not succeed in `run`.
+    """Prepare a run of the tasks that did not succeed in `run`.
 
     The job's directory is read as it is now. The run's recorded flags apply, then `overrides`. With
     `file`, the new run uses that cluster, and recorded flags for the former cluster are left out.
@@ -116,7 +116,7 @@ def resumed(
 
 
 def flags_of_job(run: RunDirectory) -> list[str]:
-    """Return a run's recorded `--set` values for its job. Raises RequestError if one is secret."""
+    """Return a run's `--set` values for its job. Raises RequestError if one is secret."""
     before = (run.record().get("flags") or {}).get("set") or ()
     of_job = [text for text in before if not text.startswith(_CLUSTER)]
     _refuse_hidden(run, of_job, ())
@@ -124,7 +124,6 @@ def flags_of_job(run: RunDirectory) -> list[str]:
 
 
 def _refuse_unfit(run: RunDirectory, here: Here) -> None:
-    """Raise RequestError if the run is a sweep, or still active."""
     if run.record().get("tune"):
         hint = f"Resume it: trainyard tune.resume {run.name}"
         raise RequestError(f"run {run.name} is a sweep", where=str(run.path), hint=hint)
@@ -132,7 +131,7 @@ def _refuse_unfit(run: RunDirectory, here: Here) -> None:
 
 
 def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise RequestError if a secret `--set`, which was not recorded, is not repeated.
+    """Raise RequestError unless each secret `--set` is repeated: secrets are not recorded.
 
     `before` are recorded values of `--set`, `overrides` those of this command.
     """

@@ -113,7 +113,7 @@ def _still_active(cluster: Cluster, active: Sequence[Job], insisting: str) -> Re
 
 
 def _dispatched_elsewhere(jobs: Sequence[Job], from_here: Collection[str]) -> list[str]:
-    """Return the names of runs that other machines dispatched; smoke tests are left out."""
+    """Name the runs of other machines, without smoke tests."""
     names = []
     for job in jobs:
         is_run = "trainyard_run" in job.metadata and job.submission_id
@@ -138,9 +138,9 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
 def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
     """Return the active jobs, without drivers that tasks of an active run started.
 
-    A run counts as ended as soon as `results` has its end.
+    A run whose end `results` has is not active, although Ray lists its job and its tasks' drivers
+    as running for a moment longer.
     """
-    # Ray lists a run's job and the drivers of its tasks as running for a moment after the end.
     active = []
     for job in jobs:
         run = job.belongs_to.run if job.belongs_to else job.submission_id
@@ -157,14 +157,14 @@ def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str)
     """
     what = f"whether runs are active is unknown: {error.what}"
     if insisting and isinstance(error, (LockedOutError, RefusedError)):
-        way_in = error.hint or "Its owner can ask it."
-        hint = f"{way_in} To end it all the same, and lose what its runs left: {insisting}"
+        way_in = error.hint or "Only the cluster's owner can ask it."
+        hint = f"{way_in} To continue, and lose the results of its runs: {insisting}"
         raise RequestError(what, where=error.where, hint=hint) from error
     note(what)
 
 
 def _described(job: Job) -> Problem:
-    """Return a job's name with its user and age, for the list of active runs."""
+    """Name an active job, with its user and age."""
     if job.start:
         age = f"for {duration(max(0.0, time.time() - job.start))}"
     else:
@@ -182,7 +182,7 @@ def _described(job: Job) -> Problem:
 
 
 def end_step(ray: RayApi, names: Sequence[str]) -> Step:
-    """Return the step that stops these runs; it is done once Ray lists none as running."""
+    """Make the step that stops these runs."""
 
     def ended() -> Answer:
         active = [job.submission_id for job in ray.jobs() if not job.ended]
@@ -202,7 +202,6 @@ def end_step(ray: RayApi, names: Sequence[str]) -> Step:
 def _run_or_note(
     step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool
 ) -> None:
-    """Run a step; unless `is_needed`, a failure is only noted."""
     try:
         run_steps([step], progress)
     except TrainyardError as error:
@@ -317,7 +316,7 @@ def _name_lost_checkpoints(
 
 
 def is_recorded_as_ended(results: Path, name: str) -> bool:
-    """Say whether this machine's records of a run have its end; False without records."""
+    """Say whether this machine has recorded the end of a run."""
     run = _here(results, name)
     try:
         return run is not None and state.load(run).ended
@@ -326,7 +325,7 @@ def is_recorded_as_ended(results: Path, name: str) -> bool:
 
 
 def _here(results: Path, name: str) -> RunDirectory | None:
-    """Return the directory of a run that this machine dispatched, None for any other run."""
+    """Return a run's directory; None if another machine dispatched the run."""
     run = RunDirectory(results / name)
     if name and Path(name).name == name and (run.path / "run.json").is_file():
         return run

@@ -51,7 +51,7 @@ def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
 
 
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
-    """Yield an override of the cluster file for each size that differs from the file.
+    """Yield an override for each size that differs from the cluster file.
 
     An unknown group gets an override as well; the error comes when the file is loaded with it.
     """

@@ -39,7 +39,7 @@ def ready_again(
     overrides: Sequence[str],
     backend: str | None,
 ) -> tuple[Prepared, Cluster]:
-    """Return the job and the cluster of a run that continues an ended sweep. Raises RequestError.
+    """Prepare a run that continues an ended sweep. Raises RequestError.
 
     The recorded job file is used, with `overrides`; the job's other files are sent as they are now.
     """

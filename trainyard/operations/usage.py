@@ -50,7 +50,7 @@ class Usage:
 
 
 def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
-    """Ask a cluster for its usage; return an empty Usage if it is down or does not answer.
+    """Return a cluster's usage, empty if the cluster is down or does not answer.
 
     `has_ended` says whether a run is recorded as ended, because Ray lists its job as running for a
     moment longer.
@@ -75,7 +75,7 @@ def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: Fa
 
 
 def ends_at(now: ClusterStatus, usage: Usage) -> float | None:
-    """Return when the cluster's leash will end it, in Unix seconds; None if it will not.
+    """Return when the leash will end the cluster, in Unix seconds; None if it will not.
 
     The leash ends a cluster at a deadline, or after an idle time. The cluster is idle only while it
     has no active runs.
@@ -110,14 +110,13 @@ def _run(ray: RayApi, job: Job) -> RunNow:
 
 
 def _name(job: Job) -> str:
-    """Return the name of a job's run; for other jobs, Ray's id or the driver's number."""
     if job.belongs_to:
         return job.belongs_to.run
     return job.submission_id or f"Ray job {job.driver}"
 
 
 def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:
-    """Return how many tasks of a run are running and how many wait, from its runner's file.
+    """Count a run's running and waiting tasks, from the file that its runner writes.
 
     Returns (None, None) if the job is not a run, or if the file cannot be read.
     """

@@ -48,14 +48,13 @@ def registry_at(host: str, spec: ClusterSpec) -> Registry:
 
 
 def host_port(registry: Registry) -> HostPort:
-    """Return host and port of the registry; the default port is that of HTTP or HTTPS."""
     parts = urlsplit(f"//{registry.address}")
     default_port = 80 if registry.insecure else 443
     return HostPort(parts.hostname or "", parts.port or default_port)
 
 
 def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
-    """Return this machine's directory for the certificate of a registry that Trainyard runs."""
+    """Return this machine's directory for the registry's certificate."""
     name = registry.address.replace("[", "").replace("]", "").replace(":", "_")
     return paths.state_home(environ) / "registries" / name
 
@@ -77,9 +76,9 @@ def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
 
 
 def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
-    """Return the CA of the registry's certificate, as PEM; None if no CA file is needed.
+    """Read the registry's CA (PEM); None if no CA file is needed.
 
-    Raises PrerequisiteError if the CA file cannot be read.
+    Raises PrerequisiteError if the file cannot be read.
     """
     file = ca_file(registry, environ)
     if file is None:

@@ -37,7 +37,7 @@ LONGEST_PASSWORD = 72
 SETTINGS_LABEL = "io.trainyard.registry.settings"
 # With so many rounds, guessing the password from the settings' hash is as slow as from htpasswd.
 PBKDF2_ROUNDS = 200_000
-# The states of a container that was started. Another step asks whether it keeps running.
+# States of a started container. Another step asks whether it keeps running.
 STARTED = ("running", "restarting")
 
 
@@ -54,7 +54,7 @@ def is_started(target: Target) -> Answer:
 
 
 def start(target: Target) -> None:
-    """Start the container; first make it, or replace it if its settings have changed."""
+    """Start the container; first make it, or replace it if its settings changed."""
     container = target.container
     if container is None or not _is_as_desired(target, container):
         content = files(target)
@@ -82,7 +82,7 @@ def remove(target: Target) -> None:
 
 
 def read_certificate(target: Target, container: Container) -> KeyPair | None:
-    """Return the certificate and key from the container, None if it has none.
+    """Read certificate and key from the container; None if it has none.
 
     They differ from this machine's if another machine made the container.
     """

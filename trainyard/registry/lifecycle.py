@@ -67,7 +67,7 @@ def up_steps(target: Target, progress: Progress) -> list[Step]:
 
 
 def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]:
-    """Remove the registry's container, with `purge` also its volume of images and its CA.
+    """Remove the registry's container, with `purge` also its images and its CA.
 
     Raises LeftoverError if something stays.
     """
@@ -78,7 +78,7 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
 
 
 def down_steps(target: Target, *, purge: bool) -> list[Step]:
-    """Return the steps that remove the container and volume with the registry's label."""
+    """Return the steps that remove the container; with `purge`, also the volume and CA."""
 
     def removal(
         id: str, title: str, left: Callable[[], object], remove: Callable[[], None]
@@ -110,7 +110,7 @@ def down_steps(target: Target, *, purge: bool) -> list[Step]:
 
 
 def images_here(target: Target) -> tuple[str, ...]:
-    """Return the tags for this registry that Trainyard's images still have on the engine."""
+    """Return the tags for this registry that are left on the engine."""
     names = []
     for image in images.ours(target.engine):
         names += [tag for tag in image.tags if tag.startswith(f"{target.address}/")]
@@ -118,7 +118,7 @@ def images_here(target: Target) -> tuple[str, ...]:
 
 
 def _can_run(target: Target) -> Answer:
-    """Check the port and the password; the answer has warnings about disk and access.
+    """Check the port and the password; warn about disk and access.
 
     Raises PrerequisiteError if the port is taken, or the variable of the password is not set.
     """
@@ -132,8 +132,8 @@ def _can_run(target: Target) -> Answer:
     if holder:
         raise PrerequisiteError(
             f"port {port} of {address} is taken by {holder}",
-            hint="End that if it is not needed (a container: docker rm -f NAME; MicroK8s' own "
-            "registry, which uses 32000: microk8s disable registry), or choose another port: "
+            hint="If it is not needed, end it (a container: docker rm -f NAME; MicroK8s' own "
+            "registry, which uses 32000: microk8s disable registry). Else choose another port: "
             "registry.address.",
         )
     return warning(*warnings(target.registry, address, free=disk_free(target)))
@@ -171,7 +171,7 @@ def _make_ca(target: Target) -> None:
 def _answers(target: Target) -> Answer:
     """Say whether the registry answers.
 
-    Raises OutsideError, with the last lines of its log, if its container does not run.
+    Raises OutsideError with the end of its log if its container does not run.
     """
     current = target.container
     if current is None or current.state != "running":

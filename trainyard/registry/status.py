@@ -110,7 +110,7 @@ def content_of(api: RegistryApi) -> Content:
             parts |= sizes
         blobs |= parts
 
-        # The catalogue still lists repositories whose last tag was removed. They are left out.
+        # The catalogue still lists repositories whose last tag was removed.
         if answers:
             tags = tuple(tag for tag, _ in answers)
             repositories.append(Repository(name, tags, sum(parts.values())))
@@ -135,7 +135,7 @@ def _content(target: Target) -> tuple[bool, Content | None, str]:
 def _ask(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
     """Return a tag, and the sizes of all its blobs by digest.
 
-    A damaged manifest raises no error, but becomes the tag's `problem`.
+    A damaged manifest becomes the tag's `problem`.
     """
     try:
         manifest = api.manifest(repository, tag)

@@ -49,15 +49,11 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Return the name of the container and the volume.
-
-        Two hosts may use the same port, so the name has both host and port.
-        """
+        """Name the container and the volume; two hosts may use the same port."""
         return f"trainyard-registry-{self.host_port.host.replace(':', '-')}-{self.host_port.port}"
 
     @property
     def state(self) -> Path:
-        """Return the directory on this machine with the registry's certificate."""
         return access.directory(self.registry, self.environ)
 
     @property
@@ -100,7 +96,7 @@ class Target:
         return access.connect(self.registry, self.environ, self.login)
 
     def run(self, steps: Sequence[Step], progress: Progress) -> list[StepResult]:
-        """Run the steps under a lock that makes other commands on this registry wait."""
+        """Run the steps under a lock; other commands on this registry wait."""
         path = self.state.with_name(f"{self.state.name}.lock")
         with lock.alone(path, progress, keep=self.state.exists, what="registry"):
             return run(steps, progress)

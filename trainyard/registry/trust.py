@@ -66,7 +66,7 @@ def is_accepted(target: Target) -> bool:
 
 
 def kept_here(target: Target) -> tuple[str, ...]:
-    """Return lines on how to remove settings that still make Docker here trust the registry."""
+    """Say how to remove settings that still make Docker here trust the registry."""
     texts = []
     directory = docker_daemon.CERTIFICATES / target.address
     if (directory / CA_NAME).exists():
@@ -124,8 +124,8 @@ def _plain_steps(target: Target) -> list[Step]:
 def _tls_steps(target: Target) -> list[Step]:
     ca = access.ca_file(target.registry, target.environ)
     if ca is None or (docker_daemon.find(target.engine) is None and is_accepted(target)):
-        # A certificate of a public CA needs no file. A remote engine gets none if it already
-        # accepts the registry, because Trainyard cannot write its files from here.
+        # A public CA's certificate needs no file. A remote engine's files cannot be written from
+        # here, so it is enough if that engine already accepts the registry.
         return []
 
     # Raises PrerequisiteError if Docker's files are not on this machine.
@@ -147,9 +147,9 @@ def _tls_steps(target: Target) -> list[Step]:
 
 
 def _daemon(target: Target) -> Daemon:
-    """Return the dockerd on this machine whose settings are to be changed.
+    """Return the dockerd on this machine whose settings are to change.
 
-    Raises PrerequisiteError, with instructions, if the engine is not such a dockerd.
+    Raises PrerequisiteError with instructions if the engine is not such a dockerd.
     """
     daemon = docker_daemon.find(target.engine)
     if daemon:
@@ -179,7 +179,7 @@ def _probe(target: Target) -> str:
 
 
 def _pull(target: Target) -> str:
-    """Pull a tiny image from the registry and remove it here again; return its name.
+    """Pull a tiny image from the registry and remove it here; return its name.
 
     An image that the registry lacks is pushed first, and stays in the registry.
     """
@@ -199,8 +199,8 @@ def _pull(target: Target) -> str:
 def add(path: Path, address: str, *, now: datetime) -> None:
     """Add the registry to daemon.json; other keys, their order and the file's mode stay.
 
-    The old file is kept as a copy with date and time in its name. If `path` is a symbolic link, the
-    link stays and its target is changed.
+    The old file is kept, with date and time in its name. A symbolic link stays, and its target is
+    changed.
     """
     settings = _read(path)
     settings[KEY] = [*settings.get(KEY, ()), address]
@@ -247,7 +247,7 @@ def _read(path: Path) -> dict[str, Any]:
         # dockerd accepts an empty file.
         settings = dict(json.loads(text.strip() or "{}"))
         if not isinstance(settings.get(KEY, []), list):
-            raise ValueError(f"{KEY} are not a list")
+            raise ValueError(f"{KEY} is not a list")
     except (ValueError, TypeError) as error:
         raise PrerequisiteError(
             f"Docker's settings file is not JSON that Docker accepts: {error}",

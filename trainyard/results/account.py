@@ -22,21 +22,21 @@ def lines(run: RunDirectory, state: RunState) -> Iterator[str]:
 
 
 def extent(run: RunDirectory, state: RunState) -> str:
-    """Return how many files were sent, left out, and brought home, in words.
+    """Say how many files were sent, left out, and brought home.
 
     Returns "" before the run's end, and if the record lacks these numbers.
     """
     sent = store.described(run).get("sent") or {}
-    # Records that older versions wrote have no count of the files that were left out.
+    # Records of older versions do not count the files that were left out.
     if not state.ended or "left_out_count" not in sent:
         return ""
     return ", ".join([*_sent(sent), *_brought(run, state.tasks.values())])
 
 
 def not_home(state: RunState) -> Iterator[str]:
-    """Yield a line for each kind of file that was not brought home, or was declared and missing.
+    """Yield a line for each kind of file that was not brought home, or is missing.
 
-    Yields nothing for a run that has not ended.
+    Yields nothing before the run's end.
     """
     if not state.ended:
         return
@@ -91,9 +91,9 @@ def _extent(files: Iterable[AttemptFiles], where: str) -> str:
 def _of_tasks(
     what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]
 ) -> Iterator[str]:
-    """Yield a line on files of one kind: names for the first task, a count of the other tasks.
+    """Yield a line on files of one kind: the first task's names, and a count of other tasks.
 
-    `which` chooses the kind among the files of a task's last attempt; `what` is the kind's name.
+    `which` picks the kind from a task's last attempt; `what` names it.
     """
     of_tasks: list[tuple[str, Named]] = []
     for task in tasks:

@@ -21,7 +21,7 @@ class Named:
 
     @classmethod
     def of(cls, recorded: object) -> Named:
-        """Return the files that a field of an event names; none if the field is malformed."""
+        """Read an event's field; a malformed field names no files."""
         if not isinstance(recorded, Mapping) or not isinstance(recorded.get("names"), list):
             return cls()
         names = tuple(name for name in recorded["names"] if isinstance(name, str))
@@ -45,7 +45,7 @@ class AttemptFiles:
 
     @classmethod
     def of(cls, event: AttemptEnded) -> AttemptFiles | None:
-        """Return the files that an AttemptEnded reports; None if the node reported none."""
+        """Read an attempt's end; None if the node reported no files."""
         brought = event.brought
         if not brought:
             return None

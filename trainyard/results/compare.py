@@ -122,7 +122,6 @@ def _finals(series: Sequence[Series], tags: Sequence[str]) -> dict[str, Final]:
 
 
 def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
-    """Return a run's cluster, image and revision, and its job file's values by dotted path."""
     revision = str((record.get("git") or {}).get("revision") or "")[:12]
     origin = {
         "cluster": record["cluster"],
@@ -150,7 +149,7 @@ def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _differences(values_of_runs: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names whose values differ, each with the runs' values in order ("" for none)."""
+    """Return the values that differ, by name, in the order of the runs; "" for none."""
     rows: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys(itertools.chain(*values_of_runs)):
         row = tuple(values.get(name, "") for values in values_of_runs)

@@ -26,7 +26,7 @@ _LARGEST_DRAWN = 1e150  # the page's script squares numbers, and the square must
 
 _NO_METRICS: Mapping[str, Curve] = {}
 
-# Names of scalars that a reader most likely wants to see, the most likely first.
+# Scalars that a reader most likely wants to see, the most likely first.
 _PREFERRED = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -43,7 +43,7 @@ _PREFERRED = [
 class JobFile:
     """A resolved job file, and the parameters by which its tasks differ.
 
-    `keys` are the keys of the matrix. `parameters` has each task's values of these keys, by task.
+    `keys` are the matrix's keys. `parameters` has each task's values of them, by task.
     """
 
     content: Mapping[str, Any]
@@ -52,12 +52,11 @@ class JobFile:
 
     @property
     def metric(self) -> str | None:
-        """Return the scalar by which `tune:` or `watch:` judges the job's tasks."""
         return self._watched("metric")
 
     @property
     def step(self) -> str | None:
-        """Return the column (CSV) or key (JSON lines) with the steps of `metric`."""
+        """Return the column (CSV) or key (JSON lines) with the metric's steps."""
         return self._watched("step")
 
     def _watched(self, key: str) -> str | None:
@@ -89,8 +88,7 @@ class Series:
 class Curves:
     """The curves of a page, and how many are left out.
 
-    `tags` are the scalars, sorted by name. `telling` has the same scalars, beginning with
-    those that readers most likely want to see.
+    `tags` are the scalars, sorted by name. `telling` has the same ones, the most interesting first.
     """
 
     series: Sequence[Series]
@@ -108,7 +106,7 @@ class Curves:
     def finals(self) -> dict[str, float]:
         """Return each task's last value of the scalar that is shown first.
 
-        If several directories of a task have that scalar, the first one counts.
+        If several directories of a task have it, the first one counts.
         """
         tag = self.shown_first
         finals = {}
@@ -120,10 +118,10 @@ class Curves:
     def drawing(self, keys: Sequence[str], *, averaged: Sequence[str] = ()) -> dict[str, Any]:
         """Return the data that the page's script draws.
 
-        Each series has its values of `keys`. It also maps the number of each tag to three indices
-        into `lists`: those of the steps, the values, and the seconds since `began`. Equal lists are
-        stored once, because curves of one task mostly share their steps. `averaged` are the keys
-        over which the page averages at first.
+        Each series has its values of `keys`. It maps each tag's number to three indices into
+        `lists`: those of the steps, the values, and the seconds since `began`. Equal lists are
+        stored once: a task's curves mostly share their steps. `averaged` are the keys over which
+        the page averages at first.
         """
         drawn: list[Curve] = []
         for one in self.series:
@@ -197,9 +195,9 @@ def read(
 ) -> tuple[list[Series], int]:
     """Read the curves of a run's tasks in order; also return how many tasks are left out.
 
-    If there are too many tasks, evenly spread ones are read, because the first tasks would all have
-    the same value of the matrix's first key. `metrics` are curves of the job's metric from the
-    run's events, by task.
+    If there are too many, evenly spread ones are read: the first tasks would all have the same value
+    of the matrix's first key. `metrics` are curves of the job's metric from the run's events, by
+    task.
     """
     known = [task for task in job.parameters if task in metrics or run.outputs(task).is_dir()]
     count = min(len(known), most)
@@ -227,7 +225,7 @@ def read(
 
 
 def collect(event: Metric, metrics: dict[str, Curve]) -> None:
-    """Add the finite values of an event to the curve of the event's task."""
+    """Add an event's finite values to its task's curve."""
     for step, value, time in event.values:
         if math.isfinite(step) and math.isfinite(value) and math.isfinite(time):
             metrics.setdefault(event.task, Curve(_POINTS_OF_ONE)).add(step, value, time)
@@ -261,5 +259,4 @@ def _columns(curve: Curve, most: int, began: float) -> list[tuple[float, ...]]:
 
 
 def _drawable(number: float) -> float:
-    """Return a number, or the nearest number with which the page's script can compute."""
     return max(-_LARGEST_DRAWN, min(number, _LARGEST_DRAWN))

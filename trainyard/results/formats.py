@@ -24,7 +24,7 @@ def duration(seconds: float | None) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return the time since a moment in one unit: "40 s ago", "5 min ago", "3 h ago", "2 d ago"."""
+    """Return the time since a moment: "40 s ago", "5 min ago", "3 h ago", "2 d ago"."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit} ago"

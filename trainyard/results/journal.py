@@ -56,17 +56,17 @@ class Journal:
 
         self.recording = self._lock is not None and self.problem is None
         self.segment = 0
-        # The size of each log on this machine.
+        # The sizes of the logs and of the study here.
         self._sizes: dict[Path, int] = {}
         self._next = 0
         for event in recorded(run):
             self._count(event)
 
     def apply(self, line: bytes) -> Output | Event | None:
-        """Record one line of the stream; return its event or output if the line is new, else None.
+        """Record one line of the stream; return its event or output if it is new, else None.
 
         Lines of a sweep's study are recorded, but return None. Raises OutsideError if a line before
-        this one is missing, or if this line is no event.
+        this one is missing, or if this one is no event.
         """
         hint = "Does the cluster's address lead to the cluster that the run is on?"
         event = _parse(line, where=f"the stream of run {self._run.name}", hint=hint)
@@ -121,9 +121,9 @@ class Journal:
     def _append(self, path: Path, *, at: int, text: bytes) -> bytes:
         """Append the part of a text that a file lacks, and return that part.
 
-        The text begins at the file's offset `at`. The file is closed each time, because a run may
-        have 10,000 tasks at once, and a killed process must not lose what it wrote. Raises
-        OutsideError if the file lacks bytes before `at`.
+        The text begins at the file's offset `at`. The file is closed each time: a run may have
+        10,000 tasks at once, and a killed process must not lose what it wrote. Raises OutsideError
+        if the file lacks bytes before `at`.
         """
         if path not in self._sizes:
             if path.is_file():
@@ -176,10 +176,10 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def _parse(line: bytes, *, where: str, hint: str) -> Event:
-    """Return the event in a line. Raises OutsideError if its fields are not those of an event."""
+    """Parse an event. Raises OutsideError for any other line."""
     try:
         return events.read(json.loads(line))
-    # RecursionError: 10,000 lists inside each other
+    # RecursionError: thousands of nested lists
     except (ValueError, RecursionError) as error:
         raise OutsideError(
             f"not an event of Trainyard's runner: {error}", where=where, hint=hint

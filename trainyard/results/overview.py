@@ -39,7 +39,6 @@ class OverviewRow:
 
     @property
     def best(self) -> float | None:
-        """Return the best trial's value; None if the run has no best trial or is no sweep."""
         if self.state.sweep is None:
             return None
         trial = self.state.sweep.best

@@ -24,7 +24,7 @@ from trainyard.wording import clean
 
 _PAGE = Path(__file__).with_name("page")
 _SCRIPTS = ("page.js", "chart.js", "curves.js", "sweep.js", "logs.js", "live.js")
-# The most characters of a resolved file: 10,000 tasks in one would make the page unusable.
+# Characters of a resolved file: 10,000 tasks in one would make the page unusable.
 _LONGEST_FILE = 200_000
 # The order in which the report lists the states.
 _TASK_STATES: tuple[TaskState, ...] = (
@@ -38,7 +38,7 @@ _TASK_STATES: tuple[TaskState, ...] = (
 
 
 def write_report(run_dir: Path, *, watched: bool = False) -> Path:
-    """Write a run's report from the files of its directory; return the page's path.
+    """Write a run's report; return its path.
 
     A `watched` page reloads itself every few seconds. Raises RequestError if the directory is not a
     run's.
@@ -68,7 +68,7 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
         ),
     }
     page = _environment().get_template(template).stream({**values, **ours})
-    # The name has the pid, because another command may write the same page at the same time.
+    # The name has the pid: another command may write the same page now.
     part = path.with_name(f".{os.getpid()}.html")
     with store.written(path):
         with part.open("wb") as file:
@@ -77,7 +77,7 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
 
 
 def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) -> dict[str, Any]:
-    """Return the values of the page; `metrics` are the curves in the run's events, by task."""
+    """Return the page's values; `metrics` has the curves in the run's events, by task."""
     job = curves.job_file(run, list(state.tasks))
     drawn = job
     averaged: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
 
 
 def _about(run: RunDirectory, state: RunState) -> dict[str, Any]:
-    """Return the values of the page that do not depend on curves."""
+    """Return the page's values that do not depend on curves."""
     record = run.record()
     return {
         "state": state,
@@ -147,7 +147,7 @@ def _drawing(
 ) -> dict[str, Any]:
     """Return the data that the page draws.
 
-    If the run resumes another one, its curves also have the former run's values, and the data says
+    If the run resumes another, its curves begin with the former run's values, and `resumed` says
     when this run began.
     """
     drawing = gathered.drawing(job.keys, averaged=averaged)
@@ -158,7 +158,7 @@ def _drawing(
 
 
 def _figures(state: RunState) -> list[tuple[str, str]]:
-    """Return the numbers at the top of the page, each with its caption."""
+    """Return the numbers at the top of the page, with captions."""
     seconds = state.seconds
     if seconds is None:
         seconds = 0.0
@@ -200,7 +200,7 @@ def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def _command(record: Mapping[str, Any]) -> str:
-    """Return the command that dispatched the run, quoted for a shell; "" if it is not recorded."""
+    """Return the command that dispatched the run, quoted for a shell; "" if unrecorded."""
     program, *words = map(str, record.get("command") or ("",))
     if program:
         return shlex.join([Path(program).name, *words])
@@ -208,7 +208,6 @@ def _command(record: Mapping[str, Any]) -> str:
 
 
 def _facts(record: Mapping[str, Any], state: RunState, *, files: str) -> list[tuple[str, str]]:
-    """Return the facts about a run from run.json; facts that were not recorded are left out."""
     simulated = ", GPUs simulated" if record.get("simulated_gpus") else ""
     cluster = record["cluster"]
     if cluster and record.get("backend"):

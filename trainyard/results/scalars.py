@@ -56,8 +56,8 @@ class Curve:
     def add(self, step: float, value: float, time: float = 0.0) -> None:
         """Add a point.
 
-        A step that is not above the last one is the first of a later attempt: the earlier attempt's
-        points from this step on are removed.
+        A step that is not above the last one begins a later attempt: the earlier attempt's points
+        from this step on are removed.
         """
         if step <= self._last[0]:
             keep = bisect_left(self.steps, step)
@@ -94,12 +94,11 @@ def read_directory(
 ) -> dict[str, dict[str, Curve]]:
     """Return the curves below a directory, by subdirectory ("" for its top) and tag.
 
-    Event files of one subdirectory count as one training that was resumed, the oldest file first.
-    With `by_attempt`, files in the same subdirectory of attempt-1/, attempt-2/ and so on count as
-    one training, too.
+    Event files of one subdirectory are one resumed training, the oldest file first. With
+    `by_attempt`, so are files in the same subdirectory of attempt-1/, attempt-2/ and so on.
 
     A table (see `read_table`; `step` names its steps) is read only if its subdirectory has no event
-    files, because a logger that writes both gives them the same values. At most `tags` tags of each
+    files: a logger that writes both gives them the same values. At most `tags` tags of each
     subdirectory are read.
     """
     paths = [directory / name for name in tree.files(str(directory))]
@@ -125,7 +124,7 @@ def read_directory(
 
 
 def read_file(path: Path) -> Iterator[Scalar]:
-    """Yield those scalars of an event file whose numbers are all finite."""
+    """Yield an event file's scalars; skip those that are not finite."""
     with path.open("rb") as file:
         for scalar in event_files.scalars(file):
             if all(map(math.isfinite, scalar[1:])):
@@ -136,8 +135,8 @@ def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
     """Yield each row's finite numbers with its step, from a CSV with a header or from JSON lines.
 
     Steps are in the column or key `step`, or in one that common loggers use. A file without steps,
-    or of more than 64 MiB, yields nothing: it has other data. A row without a `timestamp` gets the
-    file's modification time.
+    or above 64 MiB, is other data and yields nothing. A row without a `timestamp` gets the file's
+    modification time.
     """
     status = path.stat()
     if status.st_size > _LARGEST_TABLE:
@@ -186,7 +185,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _begun(path: Path) -> tuple[list[str], int, str]:
-    """Return an event file's sort key: its directory, and the time in its name.
+    """Return an event file's sort key: directory, and time in the name.
 
     Names begin with events.out.tfevents.SECOND.HOST.
     """

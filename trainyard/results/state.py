@@ -41,7 +41,7 @@ ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
 # The outcomes of attempts that the report draws differently.
 KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
 _NOTES_KEPT = 50
-# The fields of events in a document, in order.
+# The fields of a Waiting in a document.
 _WAITING = ("tasks", "needs", "holders", "text")
 # The fields of an attempt in a document.
 _SHOWN = ("node", "exit_code", "seconds", "reason", "outcome")
@@ -92,7 +92,7 @@ class Task:
 
     @property
     def last(self) -> Attempt:
-        """Return the last attempt; for a task without one, an attempt of unknown outcome."""
+        """Return the last attempt, or one with the outcome "none"."""
         if self.attempts:
             return self.attempts[-1]
         return Attempt(self.name, 0, None, 0.0, outcome="none")
@@ -123,14 +123,14 @@ class Task:
         return "never ran"
 
     def missing(self, run: RunDirectory) -> list[OutputsKept]:
-        """Return the archives that are not yet in the task's outputs on this machine."""
+        """Return the archives that were not yet fetched to this machine."""
         if not self.archives:
             return []
         last = store.fetched(run.outputs(self.name))
         return [archive for archive in tuple(self.archives) if archive.number > last]
 
     def attempt(self, event: AttemptStarted | AttemptEnded | CheckpointKept) -> Attempt:
-        """Return the attempt of an event; add the attempt if this is its first event."""
+        """Return an event's attempt; add it if it is new."""
         if not self.attempts or self.attempts[-1].number != event.attempt:
             node = None if isinstance(event, CheckpointKept) else event.node
             self.attempts.append(Attempt(self.name, event.attempt, node, event.time))
@@ -160,8 +160,8 @@ class RunState:
     ) -> None:
         """Begin with the state before the first event.
 
-        `tune` is the section `tune` of the job file. `resumes` is run.json's entry about the former
-        run that this one resumes.
+        `tune` is the job file's section. `resumes` is run.json's entry about the run that this one
+        resumes.
         """
         self.run = run
         self.cluster = cluster
@@ -172,8 +172,7 @@ class RunState:
         self.last_contact: float | None = None  # the time of the newest event
         self.seconds: float | None = None
         self.node_id: str | None = None
-        # The directory of the run's checkpoints on storage that outlives the head; None if they are
-        # on the head's disk.
+        # Where checkpoints are, on storage that outlives the head; None if on the head's disk.
         self.checkpoints_at: str | None = None
         self.exit: int | None = None
         self.error: str | None = None
@@ -201,10 +200,10 @@ class RunState:
 
     @property
     def waiting(self) -> Waiting | None:
-        """Return the event that says what tasks wait for; None if nothing waits.
+        """Return the event that says what tasks wait for, if any.
 
-        A started task makes this event stale. Without waiting tasks, the event says what the Ray
-        tasks and actors of running tasks wait for.
+        When no task waits, or one has just started, the event is about Ray tasks and actors of
+        running tasks.
         """
         if self.ended:
             return None
@@ -214,7 +213,7 @@ class RunState:
 
     @property
     def kept_free(self) -> Room:
-        """Return the resources now kept free for actors and Ray tasks that tasks start."""
+        """Return the resources now kept free for tasks' actors and Ray tasks."""
         if self.ended:
             return NO_ROOM
         return self._kept_free
@@ -246,7 +245,6 @@ class RunState:
                 self._ended(event)
 
     def _apply_waiting(self, event: Waiting | KeptFree | DriversWaiting) -> None:
-        """Remember what tasks wait for, or the resources kept free for their Ray tasks."""
         match event:
             case Waiting():
                 self._waiting = event
@@ -283,7 +281,7 @@ class RunState:
 
     @property
     def done(self) -> int:
-        """Return how many tasks succeeded, in this run or in the one that it resumes."""
+        """Count the tasks that succeeded, in this run or in the one that it resumes."""
         return self.counts["succeeded"] + self.counts["skipped"]
 
     def task(self, name: str) -> Task:
@@ -325,7 +323,7 @@ class RunState:
 
         `unsure` says why newer events may be missing, such as a cluster that does not answer.
         """
-        # Without an answer of the cluster, the run's duration is known only up to its newest event.
+        # If newer events may be missing, the duration is known only up to the newest event.
         if unsure is not None and self.last_contact is not None:
             now = self.last_contact
 
@@ -451,7 +449,7 @@ def fresh(run: RunDirectory) -> RunState:
 
 
 def _resumes(recorded: object) -> Mapping[str, Any] | None:
-    """Return run.json's entry about the run that a run resumes, if it is well-formed."""
+    """Return run.json's entry `resumes`, if it is well-formed."""
     if not isinstance(recorded, dict) or not isinstance(recorded.get("run"), str):
         return None
     skipped: list[str] = []

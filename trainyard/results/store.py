@@ -36,7 +36,7 @@ class ResultsError(OutsideError):
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Turn an OSError into a ResultsError; the block writes `path` below results/."""
+    """Turn an OSError of the block into a ResultsError about `path`."""
     try:
         yield
     except OSError as error:
@@ -72,10 +72,7 @@ class RunDirectory:
         return self.path / "checkpoints" / file_stem(task)
 
     def record(self) -> dict[str, Any]:
-        """Return run.json: the user, the command, the cluster, the versions.
-
-        Raises RequestError if the file is missing or damaged.
-        """
+        """Read run.json. Raises RequestError if it is missing or damaged."""
         path = self.path / "run.json"
         try:
             record = {"cluster": "", "tasks": [], **json.loads(path.read_text(encoding="utf-8"))}
@@ -92,12 +89,12 @@ def run_name(job: str, *, now: datetime.datetime, entropy: bytes) -> str:
 
 
 def job_of(name: str) -> str:
-    """Return the job's name, which is the beginning of a run's name."""
+    """Return the job in a run's name."""
     return _WHEN.sub("", name)
 
 
 def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> RunDirectory:
-    """Make the directory of a new run, with its record and both resolved files (YAML text)."""
+    """Make a new run's directory, with its record and both resolved files (YAML text)."""
     run = RunDirectory(home / str(record["run"]))
     try:
         _create(run, record, cluster=cluster, job=job)
@@ -144,7 +141,7 @@ def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
 
 
 def described(run: RunDirectory) -> dict[str, Any]:
-    """Return a run's record; {} for a damaged record, which must not hide other runs."""
+    """Return a run's record; {} if it is damaged, which must not hide other runs."""
     try:
         return run.record()
     except RequestError:
@@ -152,7 +149,7 @@ def described(run: RunDirectory) -> dict[str, Any]:
 
 
 def started(record: Mapping[str, Any]) -> float | None:
-    """Return when a run was dispatched, in Unix seconds; None if it is not recorded."""
+    """Return when a run was dispatched, in Unix seconds; None if unrecorded."""
     try:
         moment = datetime.datetime.fromisoformat(str(record.get("started"))).timestamp()
     except (ValueError, OverflowError):
@@ -166,12 +163,10 @@ def started(record: Mapping[str, Any]) -> float | None:
 def find(
     home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN
 ) -> RunDirectory:
-    """Return the run that `name` names: a run's name, its unambiguous beginning, or a job.
+    """Find a run by its name, an unambiguous beginning, or its job (then the newest).
 
-    For a job, this is its newest run. Without a name, return the newest run (of the cluster, if
-    given). `elsewhere` is the hint for an unknown run.
-
-    Raises RequestError if no run matches, or if several do.
+    Without a name, return the newest run, of the cluster if given. `elsewhere` is the hint for an
+    unknown run. Raises RequestError if no run matches, or if several do.
     """
     known = runs(home, cluster=cluster)
     if name is None and known:
@@ -221,7 +216,7 @@ def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) ->
 
 
 def fetched(directory: Path) -> int:
-    """Return the number of the archive last fetched into a directory; 0 if there is none."""
+    """Return the number of the archive last fetched into a directory; 0 for none."""
     path = number_file(directory)
     if path.exists() and directory.exists():
         return int(path.read_text(encoding="utf-8") or 0)

@@ -61,7 +61,7 @@ class Sweep:
     end: Mapping[str, Any] | None = None
 
     def apply(self, event: TrialStarted | TrialEnded | RunEnded) -> None:
-        """Update the state with the start or end of a trial, or the end of the run."""
+        """Update the state with one event."""
         match event:
             case TrialStarted():
                 tasks = tuple(event.tasks)
@@ -102,7 +102,7 @@ class Sweep:
         return {state: counts[state] for state in states}
 
     def document(self) -> dict[str, Any]:
-        """Return the sweep's part of a run's `--json` document."""
+        """Return the sweep's part of a run's `--json`."""
         best = None
         first = self.best
         if first:

@@ -57,10 +57,10 @@ Row = dict[str, Any]
 
 
 def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str, float]) -> Row:
-    """Return rows of the first tasks, and of later tasks that failed, were stopped or retried.
+    """Return rows of the first tasks, and of later ones that failed, were stopped or retried.
 
-    A row has the last value of the task's curve, the task's values of the matrix, and its attempts
-    if there was more than one.
+    A row has the last value of the task's curve, its values of the matrix, and its attempts if
+    there were several.
     """
     known = list(state.tasks.values())
     troubled = []
@@ -95,7 +95,7 @@ def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
 
 
 def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ...]]]:
-    """Return (nodes' names, facts) of each group of nodes with equal hardware and versions."""
+    """Group nodes of equal hardware and versions, as (names, facts)."""
     names_by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name in sorted(state.nodes, key=formats.natural):
         names_by_facts.setdefault(tuple(_machine(state.nodes[name])), []).append(name)
@@ -116,7 +116,7 @@ def checks(state: RunState) -> Row:
 
 
 def timeline(state: RunState) -> Row:
-    """Return a run's earliest attempts as bars, with one lane for each node.
+    """Return the earliest attempts as bars, in one lane for each node.
 
     Positions and widths are in percent of the run's time.
     """
@@ -135,7 +135,7 @@ def timeline(state: RunState) -> Row:
     for attempt in shown:
         by_node.setdefault(attempt.node or "not placed", []).append(attempt)
 
-    # The head comes first, then the nodes by name, with numbers in names as numbers.
+    # The head comes first, then nodes by name; numbers in names count as numbers.
     nodes = sorted(by_node, key=lambda name: (name != "head", formats.natural(name)))
     lanes = [_lane(node, by_node[node], state, percent) for node in nodes]
     bars: list[Row] = []
@@ -154,7 +154,7 @@ def timeline(state: RunState) -> Row:
 
 
 def _ticks(span: float) -> list[float]:
-    """Return the marks of a time axis, in seconds from its beginning."""
+    """Return an axis' marks, in seconds from its beginning."""
     fitting = [step for step in _TICK_SECONDS if step * _TICKS >= span]
     days = math.ceil(span / 86_400 / _TICKS)
     step = min(fitting, default=86_400.0 * days)
@@ -162,9 +162,9 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos: each task's last ones by name, at most an equal share per task.
+    """Return images and videos: each task's last ones by name, at most an equal share each.
 
-    `link` is the link to the file. `source` is the content of a small image, else the link again.
+    `link` leads to the file. `source` is a small image's content, else the link.
     """
     kinds = (*_IMAGES, *_VIDEOS)
     names_of: dict[str, list[str]] = {}
@@ -195,7 +195,7 @@ def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
 
 
 def logs(run: RunDirectory, state: RunState) -> Row:
-    """Return the end of each log, all cut to one length; logs of failed attempts come first."""
+    """Return the end of each log, cut to an equal length; failed attempts come first."""
     attempts = sorted(
         state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running")
     )

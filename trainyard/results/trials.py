@@ -19,8 +19,8 @@ from trainyard.spec.tune import BY_LOGARITHM, KINDS
 from trainyard.wording import clean
 
 _MOST_TRIALS = 2000
-# At most this many tasks have learning curves in the page, those of the best trials first. At
-# first, only the curves of SEEN_FIRST trials are visible.
+# The most tasks with learning curves in the page, those of the best trials first. At first, only
+# the curves of SEEN_FIRST trials are visible.
 _MOST_CURVES = 120
 SEEN_FIRST = 10
 
@@ -45,7 +45,7 @@ def job_file(job: JobFile, sweep: Sweep) -> JobFile:
 
 
 def drawn(job: JobFile) -> JobFile:
-    """Return the job file with only the tasks whose curves are drawn."""
+    """Keep only the tasks whose curves are drawn."""
     return dataclasses.replace(
         job, parameters=dict(itertools.islice(job.parameters.items(), _MOST_CURVES))
     )

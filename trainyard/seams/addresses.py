@@ -15,7 +15,7 @@ ANY = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
 
 
 def resolve(host: str) -> tuple[str, ...]:
-    """Return a host name's IP addresses; an address gives itself, an unknown name gives none."""
+    """Return a host name's IP addresses, none for an unknown name; an address gives itself."""
     try:
         entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -24,7 +24,7 @@ def resolve(host: str) -> tuple[str, ...]:
 
 
 def outgoing(host: str) -> str:
-    """Return this machine's source address for traffic to an IP address; sends nothing."""
+    """Return this machine's source address for traffic to an IP address; send nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))
         return str(probe.getsockname()[0])
@@ -38,7 +38,7 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_of(url: str) -> str:
-    """Return the environment's proxy for a URL, without the proxy's login; "" without a proxy."""
+    """Return the environment's proxy for a URL, without its login; "" for none."""
     parts = urlsplit(url)
     proxies = urllib.request.getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
@@ -54,12 +54,12 @@ def is_ours(address: str) -> bool:
 
 
 def is_free(address: str, port: int) -> bool:
-    """Say whether the port is not in use now. Ports that only root may use count as free."""
+    """Say whether the port is unused. Ports that only root may use count as free."""
     return _bind(address, port) != errno.EADDRINUSE
 
 
 def answers(address: str, port: int, *, ca: str = "") -> bool:
-    """Say whether a port accepts connections and, with `ca`, shows a certificate of that CA."""
+    """Say whether a port accepts connections and, with `ca`, has a certificate of that CA."""
     try:
         with socket.create_connection((address, port), timeout=CONNECT_SECONDS) as connection:
             if ca:
@@ -75,7 +75,7 @@ def answers(address: str, port: int, *, ca: str = "") -> bool:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Make the kernel end the connection half a minute after the other side has vanished."""
+    """Make the kernel end the connection half a minute after its peer has vanished."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # TCP_KEEPALIVE is macOS's name for TCP_KEEPIDLE.
@@ -97,7 +97,7 @@ def _bind(address: str, port: int) -> int:
         family = socket.AF_INET
 
     with socket.socket(family) as probe:
-        # As in Docker, a connection that has just ended must not make its port count as used.
+        # As in Docker, a port counts as free although a connection has just ended.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))

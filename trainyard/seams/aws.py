@@ -1,4 +1,4 @@
-"""AWS through boto3. Answers are passed on unchanged; rejections become Trainyard errors."""
+"""AWS through boto3. Answers stay as they are; rejections become Trainyard errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trainyard import versions
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 
-# The most attempts of a call that AWS throttles; botocore's pauses grow from attempt to attempt.
+# The most attempts of a call that AWS throttles; botocore's pauses grow.
 TRIES = 6
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60
 WHO_AM_I = "https://checkip.amazonaws.com"
 # Patterns are searched in "EXCEPTION CODE: text": botocore's class, AWS's code and text. {who} is
-# "this user" or "profile NAME", {profile} the flag " --profile NAME" or nothing, {action} the
-# rejected call, such as ec2:RunInstances.
+# "this user" or "profile NAME", {profile} the flag " --profile NAME" or "", {action} the rejected
+# call, such as ec2:RunInstances.
 REFUSALS = (
     Rule(
         r"ProfileNotFound.*\((?P<profile>[^)]*)\)",
@@ -84,13 +84,13 @@ REFUSALS = (
     Rule(
         "",
         "AWS refuses {action}",
-        "Once the cause is mended, or has passed, repeat the same command: it continues.",
+        "When the cause is gone, repeat the same command: it continues.",
     ),
 )
 
 
 class AwsError(OutsideError):
-    """AWS rejected a call; `code` is AWS's name of the error, such as InvalidGroup.NotFound."""
+    """AWS rejected a call; `code` is AWS's, such as InvalidGroup.NotFound."""
 
     code = ""
 
@@ -98,8 +98,8 @@ class AwsError(OutsideError):
 class Aws:
     """One AWS account and region, for any thread; nothing is sent before the first call.
 
-    Every call raises PrerequisiteError without boto3, credentials or rights, and AwsError for any
-    other rejection.
+    Every call raises PrerequisiteError without boto3, credentials or rights, AwsError for any other
+    rejection.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Aws:
 
     @cached_property
     def caller(self) -> Mapping[str, Any]:
-        """Return the owner of the credentials (Account, Arn); AWS is asked once."""
+        """Return the owner of the credentials (Account, Arn); ask AWS once."""
         return self.call("sts", "get_caller_identity")
 
     def call(
@@ -137,7 +137,7 @@ class Aws:
     def find(
         self, service: str, operation: str, *, region: str | None = None, **arguments: Any
     ) -> dict[str, Any]:
-        """Call an operation about one named resource; return {} if the resource does not exist."""
+        """Call an operation about one named resource; {} if it does not exist."""
         try:
             return self.call(service, operation, region=region, **arguments)
         except AwsError as error:
@@ -148,7 +148,7 @@ class Aws:
     def pages(
         self, service: str, operation: str, key: str, *, region: str | None = None, **arguments: Any
     ) -> list[dict[str, Any]]:
-        """Return the entries under `key` from all pages of an answer."""
+        """Return the entries under `key` of all pages."""
         with self._asking(service, operation, region) as client:
             if not client.can_paginate(operation):
                 return list(getattr(client, operation)(**arguments)[key])
@@ -179,7 +179,7 @@ class Aws:
     def instances(
         self, tags: Mapping[str, str], *, region: str | None = None
     ) -> list[dict[str, Any]]:
-        """Return the instances with all these tags, in every state; "*" matches every value."""
+        """Return the instances with all these tags, in any state; "*" matches any value."""
         filters = {f"tag:{name}": [value] for name, value in tags.items()}
         reservations = self.described("instances", filters, region=region)
         instances = []
@@ -261,7 +261,7 @@ class Aws:
 
 
 def caller_address() -> str:
-    """Ask a server of AWS for this machine's address on the internet. Raises OutsideError."""
+    """Ask AWS for this machine's address on the internet. Raises OutsideError."""
     try:
         answer = httpx.get(WHO_AM_I, timeout=CONNECT_SECONDS).raise_for_status()
         return str(ipaddress.IPv4Address(answer.text.strip()))

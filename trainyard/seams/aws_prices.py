@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trainyard.errors import TrainyardError
 from trainyard.seams.aws import Aws
 
-# The price API runs in a few regions only, and each of them has the prices of all regions.
+# The price API runs in a few regions; each has the prices of all regions.
 _REGION = "us-east-1"
 _ON_DEMAND = {
     "operatingSystem": "Linux",
@@ -19,9 +19,10 @@ _ON_DEMAND = {
 
 
 def hourly(aws: Aws, region: str, types: Sequence[str]) -> float | None:
-    """Return the on-demand price in USD of one hour of all these instances; None if unknown.
+    """Return the on-demand price in USD of one hour of all these instances.
 
-    `types` has an entry for each instance. One unknown price makes the sum unknown.
+    `types` has an entry for each instance. None if there is no instance, or if one price is
+    unknown.
     """
     if not types:
         return None
@@ -36,7 +37,7 @@ def hourly(aws: Aws, region: str, types: Sequence[str]) -> float | None:
 
 
 def monthly(aws: Aws, region: str, gibibytes: int, kind: str) -> float | None:
-    """Return the monthly price in USD of a volume of this size and kind; None if unknown."""
+    """Return the monthly price in USD of such a volume; None if unknown."""
     price = _price(aws, region, productFamily="Storage", volumeApiName=kind)
     if price is None:
         return None
@@ -58,7 +59,7 @@ def _price(aws: Aws, region: str, **product: str) -> float | None:
                 for part in term["priceDimensions"].values():
                     prices.append(float(part["pricePerUnit"]["USD"]))
     except (TrainyardError, KeyError):
-        # Few users have the right to ask for prices, and a command must work without them.
+        # Few users may ask for prices, and commands must work without them.
         return None
 
     return max(prices, default=None)

@@ -17,7 +17,6 @@ _ADDRESS = re.compile(
 
 
 def region(address: str) -> str:
-    """Return the region of one of Amazon's registries, "" for any other registry."""
     named = _ADDRESS.fullmatch(address)
     return named["region"] if named else ""
 
@@ -25,8 +24,7 @@ def region(address: str) -> str:
 def login(address: str, environ: Mapping[str, str]) -> Login:
     """Ask AWS for a new login. Each push and pull gets its own, which cannot have expired.
 
-    Raises PrerequisiteError without boto3, AWS credentials or rights, OutsideError when AWS
-    refuses.
+    Raises PrerequisiteError without boto3, AWS credentials or rights, OutsideError if AWS refuses.
     """
     answer = _aws(address, environ).call("ecr", "get_authorization_token")
     token = answer["authorizationData"][0]["authorizationToken"]
@@ -35,7 +33,6 @@ def login(address: str, environ: Mapping[str, str]) -> Login:
 
 
 def has_repository(address: str, name: str, environ: Mapping[str, str]) -> bool:
-    """Say whether a repository exists in the account that the address names."""
     repositories = _aws(address, environ).find(
         "ecr", "describe_repositories", repositoryNames=[name], **_account(address)
     )
@@ -43,7 +40,7 @@ def has_repository(address: str, name: str, environ: Mapping[str, str]) -> bool:
 
 
 def make_repository(address: str, name: str, environ: Mapping[str, str]) -> None:
-    """Make a repository in the account that the address names; an existing one is fine."""
+    """Make a repository in the address's account, unless it exists."""
     try:
         _aws(address, environ).call(
             "ecr", "create_repository", repositoryName=name, **_account(address)
@@ -61,5 +58,5 @@ def _account(address: str) -> dict[str, str]:
 
 
 def _aws(address: str, environ: Mapping[str, str]) -> Aws:
-    # The registry rejects a login of a region other than its own.
+    # The registry rejects a login of another region.
     return Aws(environ, region=region(address))

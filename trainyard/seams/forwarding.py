@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that forward connections while this process lives.
 
-Each connection has a thread of its own. A connection that cannot be served is closed at once,
-because its client would otherwise wait for an answer; `last_error` gives the reason.
+Each connection has its own thread. A connection that cannot be served is closed at once, so that
+its client does not wait; `last_error` gives the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _lock = threading.Lock()
 
 
 def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
-    """Return the forward with this key; `make` makes it at the first call."""
+    """Return the forward with this key, made at the first call."""
     with _lock:
         if key not in _forwards:
             _forwards[key] = make()
@@ -29,7 +29,7 @@ def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
 
 
 def last_error(address: object) -> str:
-    """Return why the newest connection to a forward (port or path) failed; "" if it worked."""
+    """Return why the last connection to a forward (port or path) failed; "" if it worked."""
     with _lock:
         for forward in _forwards.values():
             if forward.address == address:
@@ -44,8 +44,7 @@ def loopback() -> socket.socket:
 class Forward:
     """A listener at `address`, a port or a path.
 
-    `serve` handles one connection. It returns why the connection failed, "" for success, or raises
-    an error.
+    `serve` handles one connection. It returns why the connection failed, "" for success, or raises.
     """
 
     def __init__(self, listener: socket.socket, serve: Callable[[socket.socket], str]) -> None:

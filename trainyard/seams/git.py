@@ -10,7 +10,7 @@ _SECONDS = 10.0
 
 
 def revision(directory: Path) -> dict[str, Any] | None:
-    """Return {"revision", "dirty"} of a directory's repository; None without one or without git."""
+    """Return {"revision", "dirty"} of a directory's repository; None without a commit or git."""
     head = _git(directory, "rev-parse", "HEAD")
     changed = _git(directory, "status", "--porcelain", "--untracked-files=normal")
     if head is None or changed is None:
@@ -29,7 +29,7 @@ def top(directory: Path) -> Path | None:
 def described(directory: Path) -> str | None:
     """Return the version that tools derive from git: the nearest tag, the commit, and changes.
 
-    None outside of a repository, without git, and before the first commit.
+    None outside of a repository, without git, or before the first commit.
     """
     return _git(directory, "describe", "--tags", "--long", "--dirty", "--always", "--abbrev=40")
 
@@ -41,7 +41,7 @@ def changed(top: Path) -> tuple[str, ...]:
 
 
 def _git(directory: Path, *arguments: str) -> str | None:
-    # --no-optional-locks prevents git from writing the repository's index.
+    # --no-optional-locks: git does not write the repository's index.
     command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]
     try:
         return subprocess.run(

@@ -1,7 +1,7 @@
 """Helm: read a chart's CRDs and a release's state, install and remove releases.
 
-`--wait` is never used: Kubernetes itself is asked for readiness. Values travel through stdin, and
-never in argv.
+`--wait` is never used: Kubernetes itself is asked for readiness. Values go through stdin, never
+through argv.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNREACHABLE = (
 )
 # Texts of Go's HTTP client about a server that does not answer.
 _SILENT = ("no such host", "connection refused", "i/o timeout", "unreachable", "x509:")
-# Most of this time is for fetching a remote chart; without --wait the rest takes seconds.
+# Mostly for fetching a remote chart; without --wait, the rest takes seconds.
 SECONDS = 180.0
 # KubeRay's CRDs are a megabyte of YAML: 1 s with libyaml, 15 s without.
 _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -36,7 +36,7 @@ _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: a path here, or a name in a repository (https://..., oci://...) with its version."""
+    """A chart: a path, or a name and version in a repository (https://..., oci://...)."""
 
     name: str
     repository: str | None = None
@@ -44,7 +44,7 @@ class Chart:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return the arguments that name the chart on Helm's command line."""
+        """Return Helm's arguments that name the chart."""
         if self.repository is None:
             return (self.name,)
 
@@ -58,7 +58,7 @@ class Chart:
 class Release:
     """A release: `status` is deployed, pending-install, failed, ...
 
-    `description` is set by each installation, and marks Trainyard's releases.
+    Each installation sets `description`, which marks Trainyard's releases.
     """
 
     status: str
@@ -74,7 +74,7 @@ class Helm:
     context: str
 
     def crds(self, chart: Chart) -> list[Object]:
-        """Return the CRDs that a chart brings, without asking Kubernetes."""
+        """Return a chart's CRDs, without asking Kubernetes."""
         output = self._run(["show", "crds", *chart.arguments], doing=f"read the chart {chart.name}")
         crds = []
         for document in yaml.load_all(output, Loader=_SAFE):
@@ -83,7 +83,7 @@ class Helm:
         return crds
 
     def release(self, name: str, namespace: str) -> Release | None:
-        """Return a release; None if no release has that name, or if it was uninstalled."""
+        """Return a release; None if there is none, or if it was uninstalled."""
         command = ["status", name, *self._in(namespace), "--output", "json"]
         output = self._run(
             command, doing=f"ask for the release {name}", unless="release: not found"
@@ -123,8 +123,8 @@ class Helm:
     ) -> str:
         """Run Helm and return its output without warnings.
 
-        Returns "" if Helm fails and its output contains `unless`. Raises PrerequisiteError if
-        Kubernetes forbids the request, OutsideError for any other failure.
+        Returns "" if Helm fails and its output has `unless`. Raises PrerequisiteError without Helm
+        or if Kubernetes forbids the request, OutsideError for any other failure.
         """
         helm = programs.find("helm", self.environ, hint=INSTALL)
         lines: list[str] = []

@@ -16,13 +16,13 @@ FOR_EC2 = {
 def may_pass(aws: Aws, caller: str, role: str) -> bool:
     """Ask IAM whether `caller`, a user's or session's ARN, may give `role` to instances.
 
-    Conditions on values that are not known here (tags, times) count as met.
+    Conditions on unknown values (tags, times) count as met.
     """
     if caller.endswith(":root"):
         return True
 
-    # A session has the policies of its role. The session's ARN lacks the role's path, so IAM is
-    # asked for the role's ARN.
+    # A session has the policies of its role, whose path the session's ARN lacks: IAM is asked for
+    # the role's ARN.
     session = re.search(":assumed-role/([^/]+)/", caller)
     if session:
         principal = aws.call("iam", "get_role", RoleName=session[1])["Role"]["Arn"]

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from trainyard import versions
 
-# Files that an installer adds to a wheel's files, or rewrites.
+# Files that an installer adds or rewrites.
 _BY_INSTALLER = {
     "INSTALLER",
     "RECORD",
@@ -25,7 +25,7 @@ _BY_INSTALLER = {
     "uv_build.json",
     "uv_cache.json",
 }
-# A fixed date, so that the same files make the same wheel. ZIP has no dates before 1980.
+# A fixed date, so that the same files make the same wheel; ZIP's first date.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -33,9 +33,9 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 class Origin:
     """The source of an installation.
 
-    `address` is what follows `@` in a pip requirement; "" if other machines cannot reach the
-    source. `checkout` is the directory of an editable installation. If both are empty, only the
-    installed files can be copied.
+    `address` follows `@` in a pip requirement; "" if other machines cannot reach the source.
+    `checkout` is the directory of an editable installation. If both are empty, only the installed
+    files can be copied.
     """
 
     address: str = ""
@@ -43,7 +43,7 @@ class Origin:
 
 
 def find() -> Distribution | None:
-    """Return the installed distribution; None if Trainyard runs without being installed."""
+    """Return Trainyard's distribution; None if it runs without being installed."""
     try:
         return Distribution.from_name(versions.DISTRIBUTION)
     except PackageNotFoundError:
@@ -51,7 +51,7 @@ def find() -> Distribution | None:
 
 
 def source() -> str:
-    """Return the source's address as the installer recorded it; "" if unknown."""
+    """Return the source's address that the installer recorded; "" if unknown."""
     distribution = find()
     direct_url = None
     if distribution:
@@ -60,7 +60,7 @@ def source() -> str:
 
 
 def origin(direct_url: str | None) -> Origin:
-    """Return the source that a direct_url.json names; an empty Origin for None."""
+    """Return the source that a direct_url.json names."""
     noted: Mapping[str, Any] = json.loads(direct_url or "{}")
     url = str(noted.get("url", ""))
     if not url:
@@ -90,9 +90,9 @@ def origin(direct_url: str | None) -> Origin:
 
 
 def write_wheel(distribution: Distribution, directory: Path) -> Path:
-    """Write a wheel of the installed files, as their RECORD lists them; return its path.
+    """Write a wheel of the files in the installation's RECORD; return its path.
 
-    Raises OSError for a file that does not exist any more, or a directory that cannot be written.
+    Raises OSError without a RECORD, for a missing file or an unwritable directory.
     """
     if not distribution.files:
         raise FileNotFoundError("no RECORD says which files are installed")
@@ -122,7 +122,7 @@ def write_wheel(distribution: Distribution, directory: Path) -> Path:
 
 
 def _is_of_wheel(name: str) -> bool:
-    """Say whether the wheel had this file; an installer adds .pyc files, scripts and metadata."""
+    """Say whether the wheel had this file: installers add .pyc files, scripts and metadata."""
     path = Path(name)
     is_outside = path.is_absolute() or ".." in path.parts
     is_note = ".dist-info/" in name and path.name in _BY_INSTALLER

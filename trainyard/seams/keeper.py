@@ -21,8 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-# This file is run by its path, so sys.path begins with its directory instead of the package's
-# parent.
+# This file is run by its path, so sys.path begins with its directory, not the package's parent.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -40,9 +39,8 @@ TRIES = 3
 # A machine with a higher load per CPU than this counts as busy.
 BUSY = 2
 # Ray's messages for time limits that have no setting: 15 s for its agents to start
-# (node_manager.cc), 30 s for the raylet (node.py). With a load of 10 on 2 cores both limits were
-# exceeded, and the next try started the node. The third message comes from a worker whose head was
-# restarted meanwhile.
+# (node_manager.cc), 30 s for the raylet (node.py). A load of 10 on 2 cores exceeded both, and the
+# next try started the node. The third message comes from a worker whose head was restarted.
 TOO_BUSY = (
     "Timed out waiting for file",
     "The current node timed out during startup",
@@ -76,7 +74,7 @@ def main(record: Path, log: Path, command: list[str]) -> int:
 
 
 def _start(command: list[str], log: Path) -> int:
-    """Run `ray start`, and repeat it if this machine was too busy; return the last exit code."""
+    """Run `ray start`, again if this machine was too busy; return the last exit code."""
     for _ in range(TRIES):
         size = log.stat().st_size
         code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
@@ -86,8 +84,7 @@ def _start(command: list[str], log: Path) -> int:
 
     load = os.getloadavg()[0]
     cpus = os.cpu_count() or 1
-    # If the machine is busy, this line names that as the cause. Else the log's last lines are the
-    # node's own output, which has to show the cause.
+    # Readers take the log's end as the cause: this line, or else the node's own output.
     if load > BUSY * cpus:
         print(f"{GAVE_UP}; tried {TRIES} times; load {load:.1f} on {cpus} CPUs", flush=True)
     return code
@@ -112,13 +109,13 @@ def _adopt_orphans() -> None:
 
 
 def _ask(signum: int, frame: object) -> None:
-    # SIGTERM may come twice, and the second one must not interrupt the end of the processes.
+    # A second SIGTERM must not interrupt the end of the processes.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _AskedToEndError
 
 
 def _named_in(record: Path, *, seconds: float) -> bool:
-    """Wait until the record names this process; return False after `seconds`.
+    """Wait until the record names this process; False after `seconds`.
 
     The command that writes the record may have been killed.
     """
@@ -163,7 +160,7 @@ def _mine() -> frozenset[processes.ProcessId]:
 
 
 def _reap() -> None:
-    """Collect the children that ended, which would otherwise stay as zombies."""
+    """Collect the children that ended, so that they do not stay as zombies."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             continue

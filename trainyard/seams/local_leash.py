@@ -1,6 +1,6 @@
 """The leash of a local cluster: a process that ends the cluster when it is idle or too old.
 
-The leash ends the cluster's processes and itself, and removes the cluster's files.
+It ends the cluster's processes, removes the cluster's files, and ends itself.
 
 Usage: local_leash.py SETTINGS, the JSON that trainyard_runner.leash reads. Its key `local` has the
 `marker` in the environment of the cluster's processes, and the `files` and directories to remove.
@@ -13,8 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-# This file is run by its path, so sys.path begins with its directory instead of the package's
-# parent.
+# This file is run by its path, so sys.path begins with its directory, not the package's parent.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -30,7 +29,7 @@ def main(settings: leash.Settings) -> None:
 
 
 def end(target: leash.Settings) -> None:
-    """End all processes of the cluster but this one, then remove the cluster's files.
+    """End the cluster's processes except this one, then remove the cluster's files.
 
     Raises OSError if a process does not end.
     """

@@ -1,8 +1,7 @@
 """Ports of this machine that forward to ports of a node, through a program such as `ssh`.
 
-The program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts the program, and
-becomes its stdin and stdout, as with inetd. So a port works wherever a shell works, with the same
-login.
+The program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts it, and becomes its
+stdin and stdout, as with inetd. So a port works wherever a shell works, with the same login.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from trainyard_runner.wire.text import last_line
 from trainyard.errors import RequestError
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward
 
-# Connects stdin and stdout to a port of the machine on which it runs, and ends when the program at
-# that port closes the connection.
+# Connects stdin and stdout to a port of its machine, until that side closes the connection.
 RELAY = """
 import os, socket, sys, threading
 
@@ -42,7 +40,7 @@ os._exit(0)
 
 
 def relay(port: int) -> str:
-    """Return a command line that connects stdin and stdout to a port of the node that runs it."""
+    """Return a command line that connects stdin and stdout to a port of its node."""
     return shlex.join(["python3", "-c", RELAY, str(port)])
 
 
@@ -52,9 +50,9 @@ def forwarded(
 ) -> Iterator[int]:
     """Yield a port of 127.0.0.1; each connection to it runs the program `words`.
 
-    `port` 0 means a free port. `failed` is called with the last line of stderr of each program that
-    fails. Programs that still run when the context exits are terminated. Raises RequestError if the
-    port is in use, or forbidden.
+    `port` 0 means a free port. `failed` gets the last line of stderr of each failed program.
+    Programs that still run when the context exits are terminated. Raises RequestError if the port
+    is in use or forbidden.
     """
     running: list[subprocess.Popen[bytes]] = []
 

@@ -6,13 +6,13 @@ from trainyard.seams import programs
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.ssh.connection import connect
 
-# nvidia-smi takes seconds where the driver's persistence mode is off.
+# nvidia-smi takes seconds if the driver's persistence mode is off.
 SECONDS = 40.0
 COMMAND = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
 
 
 def gpu_ids(engine: Engine) -> tuple[str, ...]:
-    """Return the indices of the host's GPUs; none without a driver that works."""
+    """Return the indices of the host's GPUs; none without a working driver."""
     if engine.ssh is None:
         here = programs.run(COMMAND, env=engine.environ, seconds=SECONDS)
         code = here.code

@@ -1,10 +1,10 @@
 """Processes of this machine: start them, find them again, end them with their descendants.
 
-A process is identified by its pid and its start time, because the system reuses pids. The processes
-of a leader are found in three ways, because each alone misses some:
+A process is identified by pid and start time, because the system reuses pids. The processes of a
+leader are found in three ways, because each alone misses some:
 * By the leader's session. Ray's own processes stay in it, but tasks open new sessions.
-* By a marker in the environment. /proc no longer shows it if a process renames itself.
-* As descendants of the processes that were found in these two ways.
+* By a marker in the environment, which /proc no longer shows if a process renames itself.
+* As descendants of the processes found so far.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import psutil
 from trainyard.seams import addresses
 
 MARKER = "TRAINYARD_NODE"
-# These ports are above the well-known ones, and below those that systems give to outgoing
-# connections (Linux from 32768, macOS from 49152).
+# Above the well-known ports, and below those of outgoing connections (Linux from 32768, macOS from
+# 49152).
 OWN_PORTS = range(20_000, 30_000)
 
 
@@ -40,7 +40,7 @@ class ProcessId:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """Return the identity of a running process; None if it does not exist or is a zombie."""
+    """Identify a running process; None if it does not exist or is a zombie."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -67,7 +67,7 @@ def alive(process: ProcessId) -> bool:
 def start(
     command: Sequence[str], *, env: Mapping[str, str], log: Path, directory: Path
 ) -> ProcessId:
-    """Start a process that outlives this one, in its own session, with output in a log file."""
+    """Start a process that outlives this one, in its own session; log its output to a file."""
     with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
         child = subprocess.Popen(
             list(command),
@@ -80,7 +80,7 @@ def start(
         )
 
     started = ProcessId(child.pid, _start_time(psutil.Process(child.pid)))
-    # The child is meant to outlive this process, and Popen would otherwise warn about that.
+    # Without this, Popen would warn that the child outlives this process.
     child.returncode = 0
     return started
 
@@ -89,7 +89,7 @@ def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> froze
     """Return the running processes in the leaders' sessions, and their descendants.
 
     `marker` adds all processes whose MARKER variable begins with it, and their descendants. This
-    process itself is left out.
+    process is left out.
     """
     sessions = {leader.pid for leader in leaders if _session_is_ours(leader)}
     parents: dict[int, int] = {}
@@ -134,7 +134,7 @@ def terminate(process: ProcessId) -> None:
 
 
 def started_at(process: ProcessId) -> float | None:
-    """Return when a process was started, in Unix seconds, exact to about 1 s; None if it ended."""
+    """Return a process's start in Unix seconds, exact to about 1 s; None if it ended."""
     try:
         if alive(process):
             return psutil.Process(process.pid).create_time()
@@ -144,7 +144,7 @@ def started_at(process: ProcessId) -> float | None:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return TCP ports that are free on loopback, and never used for outgoing connections."""
+    """Return TCP ports that are free on loopback and never used by outgoing connections."""
     ports = random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS))
     free = (port for port in ports if addresses.is_free("127.0.0.1", port))
     return tuple(islice(free, count))
@@ -154,8 +154,7 @@ def _start_time(process: psutil.Process) -> str:
     """Return the start time; on Linux in ticks since boot, which no clock change affects."""
     if sys.platform != "linux":
         return f"{process.create_time():.2f}"
-    # Field 22 of /proc/PID/stat (proc_pid_stat(5)), counted after the command's name, which may
-    # hold spaces.
+    # Field 22 of /proc/PID/stat (proc_pid_stat(5)); the command's name may hold spaces.
     stat = Path(f"/proc/{process.pid}/stat").read_text(errors="replace")
     fields = stat.rpartition(")")[2].split()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -163,7 +162,7 @@ def _start_time(process: psutil.Process) -> str:
 
 
 def _session_is_ours(leader: ProcessId) -> bool:
-    """Return whether the leader's pid is unused or still the leader's.
+    """Say whether the leader's pid is unused or still the leader's.
 
     The system does not reuse the pid while the leader's session has members.
     """
@@ -188,7 +187,7 @@ def _signal(processes: frozenset[ProcessId], number: signal.Signals) -> None:
 
 
 def _gone(find: Callable[[], frozenset[ProcessId]], seconds: float) -> bool:
-    """Wait until `find` returns no process; return False if some are left after `seconds`.
+    """Wait until `find` returns no process; False if some are left after `seconds`.
 
     `find` reads all of /proc, so it is called again only once the found processes have ended.
     """

@@ -18,16 +18,16 @@ from typing import IO, NoReturn
 
 from trainyard.errors import PrerequisiteError
 
-# How long a program may take to clean up after Ctrl-C before it is killed.
+# The time for a program to clean up after Ctrl-C, before it is killed.
 GRACE_SECONDS = 10.0
 TAIL_LINES = 200
-# The exit code of a shell for a program that is not installed.
+# A shell's exit code for a program that is not installed.
 NOT_FOUND = 127
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The exit code and output of a command that ran on a host or in a container."""
+    """The result of a command on a host or in a container."""
 
     code: int
     stdout: str
@@ -36,7 +36,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Ended:
-    """The exit code of a program, and the last lines of its stdout and stderr together."""
+    """The result of a program here; `tail` has the last lines of stdout and stderr together."""
 
     code: int
     tail: tuple[str, ...]
@@ -51,15 +51,12 @@ def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
 
 
 def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a program, which gets the terminal and gives the exit code.
-
-    Raises PrerequisiteError if the program is not installed.
-    """
+    """Replace this process by a program. Raises PrerequisiteError if it is not installed."""
     path = find(
         command[0], environ, hint=f"Install it, or run this where it is: {shlex.join(command)}"
     )
-    # Exit handlers run first, because they remove temporary key files. SIGPIPE is reset, because
-    # Python ignores it and the program would inherit that.
+    # Exit handlers remove temporary key files. Python ignores SIGPIPE, which the program would
+    # inherit.
     atexit._run_exitfuncs()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(path, list(command), dict(environ))  # noqa: S606
@@ -76,11 +73,11 @@ def run(
 ) -> Ended:
     """Run a program to its end; end its process group on Ctrl-C or after `seconds`.
 
-    `stdin` is the input, or a function that writes an input too large for memory. If that function
-    raises an error, the error is raised here once the program has ended. `on_line` is called with
-    each line of output; if `on_line` raises, the group ends, too. A program that ran longer than
-    `seconds` has the exit code -2 (SIGINT), or -9 if SIGKILL was needed. A program that is not
-    installed has the exit code NOT_FOUND, as in a shell.
+    `stdin` is the input, or a function that writes an input too large for memory; its error is
+    raised here once the program has ended. `on_line` gets each line of output; if it raises, the
+    group ends, too. A program that ran longer than `seconds` has the exit code -2 (SIGINT), unless
+    it handles SIGINT, or -9 if SIGKILL was needed. A program that is not installed has the exit
+    code NOT_FOUND.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     errors: list[Exception] = []
@@ -93,8 +90,8 @@ def run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # The program gets a process group of its own. Ctrl-C on the terminal then reaches only
-            # this process, which sends one SIGINT to the group.
+            # In its own process group, the program does not get Ctrl-C from the terminal, but one
+            # SIGINT from this process.
             start_new_session=True,
         )
     except FileNotFoundError:
@@ -128,7 +125,7 @@ def _feed(
     content: bytes | Callable[[IO[bytes]], None],
     errors: list[Exception],
 ) -> None:
-    """Write the input and close it; a program may end before it has read all of the input."""
+    """Write the input and close it; a program may end before it has read all of it."""
     if not process.stdin:
         return
     with suppress(BrokenPipeError), process.stdin as pipe:
@@ -140,8 +137,7 @@ def _feed(
         except BrokenPipeError:
             return
         except Exception as error:
-            # The program is ended before its input is closed. Otherwise it would work with a part
-            # of the input as if that were all.
+            # End the program before its input is closed: it must not take a part for the whole.
             errors.append(error)
             end(process)
 
@@ -152,7 +148,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_SECONDS)
-    # The group may have processes left, such as background jobs of a shell, which ignore SIGINT.
+    # Some of the group may be left, such as background jobs of a shell, which ignore SIGINT.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

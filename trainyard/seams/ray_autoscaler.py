@@ -1,4 +1,4 @@
-"""`ray up` as a child process; its output goes to a log file, and its stages are followed."""
+"""`ray up` as a child process, with a log file, whose stages are followed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ from trainyard.wording import ESCAPES
 # (ray/autoscaler, updater.py).
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
 TAIL_LINES = 200
-# `ray` with shorter pauses. By default Ray waits 1 s before it writes a node's status, so that one
-# request covers several nodes, and 5 s between two attempts of SSH (aws/node_provider.py,
-# updater.py).
+# `ray` with shorter pauses. Ray waits 1 s before it writes a node's status, to write several at
+# once, and 5 s between two attempts of SSH (aws/node_provider.py, updater.py).
 _RAY = """
 from ray.autoscaler._private import updater
 from ray.autoscaler._private.aws import node_provider
@@ -37,7 +36,7 @@ scripts.main()
 
 
 def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Return the problems that Ray's schema finds in `document`, a cluster file for `ray up`.
+    """Return the problems of a cluster file for `ray up`, by Ray's schema.
 
     `ray up` would print hundreds of lines about them. Raises PrerequisiteError without Ray.
     """
@@ -55,9 +54,9 @@ class RayUp:
     """One run of `ray up`, which ends with this process unless this process is killed.
 
     `stage` is Ray's number of the current stage, 0 before the first. `code` is the exit code, None
-    while `ray up` runs. `tail` has the last lines of output; the file `log` has all lines.
-    `of_stage` has only the lines of the current stage, because earlier messages are stale. Raises
-    NotReadyError while another `ray up` with this log runs.
+    while `ray up` runs. `tail` has the last lines of output; the file `log` has all. `of_stage` has
+    the last lines of the current stage, because earlier messages are stale. Raises NotReadyError
+    while another `ray up` with this log runs.
     """
 
     def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:
@@ -67,8 +66,8 @@ class RayUp:
         self.of_stage: list[str] = []
         self._log = _only(log)
         _ray()
-        # Ray's cache of configurations does not distinguish accounts. In a private directory, Ray
-        # finds no configuration of another account, and no stale one.
+        # Ray's cache of configurations does not distinguish accounts. A private directory has no
+        # other account's, and no stale one.
         self._directory = tempfile.TemporaryDirectory(prefix="trainyard-ray-")
         command = [sys.executable, "-c", _RAY, "up", str(file), "--yes", "--no-config-cache"]
         command += ["--log-style=record", "--log-color=false"]
@@ -90,7 +89,7 @@ class RayUp:
         threading.Thread(target=self._read, name="ray up", daemon=True).start()
 
     def end(self) -> None:
-        """Interrupt `ray up`, and kill what does not end; what it made on AWS stays."""
+        """Interrupt `ray up`, then kill it; its objects on AWS stay."""
         programs.end(self._process)
         self._directory.cleanup()
 
@@ -113,10 +112,9 @@ class RayUp:
 
 
 def _only(path: Path) -> TextIO:
-    """Return the log, emptied and locked.
+    """Return the log, emptied and locked. Raises NotReadyError if another process holds the lock.
 
-    The lock lasts until all processes that have the log open have ended. Raises NotReadyError if
-    another process holds the lock.
+    The lock lasts until all processes that have the log open have ended.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     log = path.open("a+")
@@ -137,7 +135,7 @@ def _only(path: Path) -> TextIO:
 
 
 def _ray() -> Path:
-    """Return the directory of Ray's installation, without importing Ray."""
+    """Return Ray's directory, without importing Ray. Raises PrerequisiteError."""
     installed = importlib.util.find_spec("ray")
     if installed is None or installed.origin is None:
         raise PrerequisiteError(
@@ -148,11 +146,11 @@ def _ray() -> Path:
 
 
 def _environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
-    """Return the environment of `ray up`, without variables that name a running cluster."""
+    """Return the environment for `ray up`, without variables about a running cluster."""
     kept = {}
     for key, value in environ.items():
         if not key.startswith(("RAY_ADDRESS", "RAY_AUTH_")):
             kept[key] = value
     added = {"TMPDIR": directory, "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    # The default since Ray 2.50; set so that older versions use the same autoscaler.
+    # The default since Ray 2.50; older versions shall use the same autoscaler.
     return {**kept, **added, "RAY_UP_enable_autoscaler_v2": "1"}

@@ -23,8 +23,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-# This file is run by its path, so sys.path begins with its directory. Modules in that directory
-# must not hide others of the same name.
+# This file is run by its path, so sys.path begins with its directory, whose modules would hide
+# others of the same name.
 sys.path.pop(0)
 
 import ray._private.node as ray_node
@@ -78,9 +78,9 @@ def _wait_for_head(address: tuple[str, int]) -> None:
 
 
 def _head_registers(address: tuple[str, int], give_up: float) -> bool:
-    """Wait until the GCS knows the head node; return False at `give_up`, or if the GCS is gone.
+    """Wait until the GCS knows the head node; False at `give_up`, or if the GCS is gone.
 
-    A head that was restarted has a new GCS, which needs a new client.
+    A restarted head has a new GCS, which needs a new client.
     """
     try:
         client = GcsClient(address=f"{address[0]}:{address[1]}")

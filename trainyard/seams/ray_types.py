@@ -35,9 +35,9 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Node:
-    """One Ray node. `group` is its label ray.io/node-group; `custom` are its other resources.
+    """A Ray node. `group` is its label ray.io/node-group; `custom` are its other resources.
 
-    `started` is when the node joined, in Unix seconds; None if Ray does not say.
+    `memory` is in bytes. `started` is when the node joined, in Unix seconds; None if unknown.
     """
 
     node_id: str
@@ -59,10 +59,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """One job. A driver that connected by itself has the number `driver`, and no `submission_id`.
+    """A job. A driver that connected by itself has the number `driver`, and no `submission_id`.
 
-    `node_id` is the node of a submitted job's own process, once Ray has placed the process. `start`
-    and `end` are the times at which Ray noticed the job's beginning and end, in Unix seconds.
+    `node_id` is the node of a submitted job's own process, once placed. `start` and `end` are when
+    Ray noticed the job's start and end, in Unix seconds.
     """
 
     submission_id: str
@@ -77,12 +77,12 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Say whether Ray thinks that the job's own process is gone."""
+        """Say whether Ray reports the job's own process as gone."""
         return self.status in ENDED_STATES
 
     @property
     def belongs_to(self) -> Driver | None:
-        """Return the attempt whose command connected to Ray as this driver; None for other jobs."""
+        """Return the attempt whose command connected as this driver; None for other jobs."""
         if self.submission_id:
             return None
         return Driver.of(self.metadata)
@@ -104,7 +104,7 @@ def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
 def version_from(answer: Any) -> str:
     """Read /api/version.
 
-    Like all readers below, raises TypeError, LookupError or AttributeError for an unknown answer.
+    This and all readers below raise TypeError, LookupError or AttributeError for an unknown answer.
     """
     return _text(answer["ray_version"])
 
@@ -114,7 +114,7 @@ def nodes_from(answer: Any) -> tuple[Node, ...]:
 
 
 def host_names_from(answer: Any) -> dict[str, str]:
-    """Read /nodes?view=summary. A node that has just joined may have nothing but its id."""
+    """Read /nodes?view=summary, by node id. A node that has just joined may have only its id."""
     names = {}
     for row in answer["data"]["summary"]:
         raylet = row["raylet"]
@@ -165,9 +165,9 @@ def job_from(row: Mapping[str, Any]) -> Job:
 
 
 def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
-    """Return a reader of answers of /api/v0 that counts the detached objects of `drivers`.
+    """Return a reader of /api/v0 that counts the detached objects of `drivers`.
 
-    `key` is the field of an object that names its driver.
+    `key` is the object's field that names its driver.
     """
 
     def count(answer: Any) -> int:
@@ -178,9 +178,9 @@ def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
 
 
 def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:
-    """Read /nodes?view=summary: the used and the free amounts of each node, by its name.
+    """Read /nodes?view=summary: each node's used and free amounts, by node name.
 
-    A node whose resources are not in the answer is left out.
+    A node without resources in the answer is left out.
     """
     resources = answer["data"]["nodeLogicalResources"]
     usage = {}
@@ -198,7 +198,7 @@ def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
     for line in _USAGE.finditer(text):
         resource = line[3]
         reserved_but_idle = _amount(line[5] or "0") - _amount(line[4] or "0")
-        # Only the owner of reserved idle resources can use them, but Ray counts them as not used.
+        # Ray counts reserved idle resources as free, but only their owner can use them.
         used[resource] = _amount(line[1]) + reserved_but_idle
         free[resource] = max(0.0, _amount(line[2]) - used[resource])
     return _amounts(used), _amounts(free)

@@ -1,4 +1,4 @@
-"""Calls in threads. A deadline covers the whole call; libraries only limit each wait."""
+"""Calls in threads, with a deadline for the whole call; libraries only limit each wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
 def side_by_side(
     ask: Callable[[Subject], Result], subjects: Iterable[Subject], *, at_once: int = 8
 ) -> list[Result]:
-    """Call `ask` for all subjects, `at_once` at a time; return the answers in the same order.
+    """Call `ask` for all subjects, `at_once` at a time; return the answers in order.
 
     Raises the error of the first subject that failed.
     """

@@ -1,4 +1,4 @@
-"""The cluster file: a cluster's nodes and settings, in keys that all backends share."""
+"""The cluster file: its nodes, shared settings, and a section for each backend."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
-# Backends whose dashboard other machines can reach, each with these machines.
+# Backends whose dashboard other machines can reach, and which machines.
 OPEN_TO = {
     "kuberay": "every pod of the Kubernetes cluster",
     "ec2": "every instance of the security group",
@@ -47,7 +47,6 @@ class LeashSection(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a leash without a timer, which would never end the cluster."""
         if self.idle is None and self.deadline is None:
             yield Complaint((), "needs idle, deadline or both, such as {idle: 2h, deadline: 12h}")
 
@@ -62,7 +61,6 @@ class LocalSection(Section):
 
 
 def _check_dashboard_address(address: str) -> str:
-    """Return the address unchanged if it is http(s)://HOST[:PORT]. Raises ValueError."""
     scheme, _, host = address.rstrip("/").partition("://")
     if scheme not in ("http", "https") or not is_host_and_port(host):
         raise ValueError(
@@ -107,7 +105,7 @@ class ExistingSection(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless the section has either address or service, and at most one token."""
+        """Require either address or service, and at most one token."""
         if bool(self.address) == bool(self.service):
             yield Complaint(
                 (),
@@ -121,10 +119,10 @@ class ExistingSection(Section):
             )
 
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
-        """Complain if `auth` does not fit the token and the address.
+        """Check `auth` against token and address.
 
-        `auth: token` needs a token. `auth: none` allows no token, and only an address on loopback;
-        without `address`, a port-forward on loopback reaches the dashboard.
+        `token` needs a token. `none` allows no token, and only an address on loopback. A
+        port-forward on loopback reaches a `service`.
         """
         if auth == "token" and not self._tokens():
             message = (
@@ -177,13 +175,13 @@ class ClusterSpec(Section):
 
     @property
     def docker_host(self) -> str | None:
-        """Return `compose.docker`; None for other backends, which use `docker`'s engine."""
+        """Return the Docker host; None for the engine that `docker` uses."""
         if self.backend == "compose":
             return self.compose.docker
         return None
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about sections that do not fit together."""
+        """Check the sections against each other."""
         if self.backend in OPEN_TO and self.auth == "none":
             reason = f"{OPEN_TO[self.backend]} reaches the dashboard"
             yield Complaint(
@@ -218,11 +216,9 @@ class ClusterSpec(Section):
         return {"head": self.head, **{group.name: group for group in self.workers}}
 
     def image_of(self, group: str) -> str | None:
-        """Return the image of a group, or of `head`: its own, else the cluster's, else None."""
         return self.groups()[group].image or self.image
 
     def with_image(self, name: str) -> ClusterSpec:
-        """Return the same cluster with one image for all of its nodes."""
         head = self.head.model_copy(update={"image": None})
         workers = tuple(group.model_copy(update={"image": None}) for group in self.workers)
         return self.model_copy(update={"image": name, "head": head, "workers": workers})
@@ -235,9 +231,9 @@ class ClusterSpec(Section):
                 yield Complaint((section, "groups", name), message)
 
     def _half_in_containers(self) -> Iterator[Complaint]:
-        """Complain if only some groups of a cluster on EC2 have an image.
+        """Require on EC2 that all groups have an image, or none.
 
-        Ray's autoscaler runs all nodes in containers, or all of them directly on the instances.
+        Ray's autoscaler runs either all nodes in containers, or none.
         """
         groups = self.groups()
         lacking = [name for name in groups if not self.image_of(name)]
@@ -249,7 +245,7 @@ class ClusterSpec(Section):
             )
 
     def _of_existing_nodes(self) -> Iterator[Complaint]:
-        """Complain about settings that only take effect when Trainyard makes the nodes."""
+        """Reject settings of nodes that Trainyard does not make."""
         if self.backend != "existing":
             return
 
@@ -262,7 +258,7 @@ class ClusterSpec(Section):
                     yield Complaint((*path, name), message)
 
     def _requests_above_limits(self) -> Iterator[Complaint]:
-        """Complain where a group requests more from Kubernetes than its nodes may use."""
+        """Reject requests to Kubernetes above a node's limits."""
         for name, group in self.groups().items():
             requests = self.kuberay.groups.get(name, PodGroup()).requests
             for key in ("cpus", "memory"):
@@ -278,7 +274,7 @@ class ClusterSpec(Section):
 
 @dataclass(frozen=True)
 class LoadedCluster:
-    """A validated cluster file, with flags and defaults applied, and the file's path."""
+    """A cluster file with flags and defaults applied, and its path."""
 
     spec: ClusterSpec
     source: Path

@@ -49,7 +49,6 @@ def _check_registry_address(address: str) -> str:
 
 
 def _check_docker_host(address: str) -> str:
-    """Return ssh://[USER@]HOST[:PORT] or unix:///PATH. Raises ValueError."""
     parts = urlsplit(address)
     is_ssh = parts.scheme == "ssh" and parts.hostname and not parts.path and not parts.password
     # The SSH client would read a host that begins with a dash as an option.
@@ -115,7 +114,7 @@ class Registry(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain if username and one password are not set together, or are set for ECR."""
+        """Require username and one password together, and neither for ECR."""
         passwords = [name for name in ("password_env", "password_file") if getattr(self, name)]
         if len(passwords) != bool(self.username):
             yield Complaint(

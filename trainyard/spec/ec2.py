@@ -13,9 +13,9 @@ from trainyard.spec.units import GIB
 from trainyard.spec.yaml_source import KeyPath
 from trainyard.wording import did_you_mean
 
-# The parameter of Systems Manager that names the newest AMI with NVIDIA's driver, Docker and the
-# AWS command line. Instances without GPUs run that AMI too (AWS Deep Learning AMIs, "Find the ID
-# with a parameter").
+# The parameter of Systems Manager for the newest AMI with NVIDIA's driver, Docker and the AWS
+# command line, also for instances without GPUs (AWS Deep Learning AMIs, "Find the ID with a
+# parameter").
 DEFAULT_AMI = (
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 )
@@ -45,7 +45,7 @@ Ami = Annotated[
 
 
 def _network(text: str) -> str:
-    """Return a network in AWS's form: 203.0.113.0/24 for 203.0.113.5/24. Raises ValueError."""
+    """Return a network in AWS's form: 203.0.113.5/24 becomes 203.0.113.0/24."""
     try:
         return str(ipaddress.IPv4Network(text, strict=False))
     except ValueError:
@@ -54,8 +54,7 @@ def _network(text: str) -> str:
 
 Cidr = Annotated[Filled, AfterValidator(_network)]
 
-# Keys of Ray's own cluster file (KEY or KEY.KEY) that Trainyard sets, each with the key of the
-# user's cluster file that determines it.
+# Keys of Ray's own cluster file (KEY or KEY.KEY) that Trainyard sets, and what determines each.
 MADE_FROM: Mapping[str, str] = {
     "cluster_name": "name",
     "max_workers": "count and max of the groups",
@@ -69,7 +68,7 @@ MADE_FROM: Mapping[str, str] = {
     "provider.region": "ec2.region",
     "provider.availability_zone": "ec2.zones",
     "provider.cache_stopped_nodes": (
-        "nothing, and is always false: stopped instances continue to cost"
+        "Trainyard, which always sets false: stopped instances continue to cost"
     ),
     "provider.use_internal_ips": "ec2.use_internal_ips",
     "provider.security_group": "ec2.security_group",
@@ -81,8 +80,8 @@ MADE_FROM: Mapping[str, str] = {
     "docker.container_name": "name",
     "docker.run_options": "ec2.docker_options",
 }
-# Keys of a node type that Trainyard sets, as above. Plan, price and checks read only the user's
-# file, so they would be wrong if Ray's file had another value.
+# The same for a node type's keys. Plan, price and checks read only the user's file, so they would
+# be wrong if Ray's file had another value.
 MADE_FROM_GROUPS = {
     "min_workers": "count and min of the group",
     "max_workers": "count and max of the group",
@@ -157,7 +156,7 @@ OPEN_IN_GROUPS: Mapping[str, Sequence[str]] = {
 
 
 def _of_ray(added: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Complain about keys in `ec2.ray` that Ray does not know, or that Trainyard sets itself."""
+    """Check the keys of `ec2.ray`, also those of each group."""
     yield from _closed(added, {"": OPEN, **OPEN_BELOW}, MADE_FROM)
 
     for group, node_type in _below(added, ["available_node_types"]).items():
@@ -171,7 +170,7 @@ def _closed(
     made_from: Mapping[str, str],
     at: KeyPath = (),
 ) -> Iterator[Complaint]:
-    """Complain about keys that Trainyard sets (`made_from`), or that are not in `open_in`."""
+    """Reject keys that are in `made_from`, or are not in `open_in`."""
     for dotted, source in made_from.items():
         *above, key = dotted.split(".")
         if key in _below(added, above):
@@ -187,7 +186,7 @@ def _closed(
 
 
 def _below(document: object, keys: Sequence[str]) -> Mapping[Any, Any]:
-    """Return the section below these keys; {} where there is none."""
+    """Return a nested section; {} if there is none."""
     for key in keys:
         if not isinstance(document, dict):
             return {}
@@ -274,7 +273,7 @@ class Ec2Section(Instances):
             yield Complaint(("key_file",), "has an effect only with key_name", self.key_file)
 
     def instances(self, group: str) -> Instances:
-        """Return the settings of a group: its own, else those for all groups, else defaults."""
+        """Merge settings: the group's own, else those for all groups, else defaults."""
         own = self.groups.get(group, Instances())
         spot = own.spot
         if spot is None:

@@ -16,9 +16,9 @@ from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 
 
 def expand(job: JobSpec) -> tuple[Task, ...]:
-    """Return the job's tasks in the file's order; none for a sweep, whose tasks are chosen later.
+    """Return the tasks in the file's order; none for a sweep, which chooses tasks later.
 
-    The last key of the matrix changes fastest. Raises RequestError if two tasks have the same name.
+    The matrix's last key changes fastest. Raises RequestError if two tasks have the same name.
     """
     if job.tune is not None:
         return ()
@@ -36,7 +36,7 @@ def expand(job: JobSpec) -> tuple[Task, ...]:
 
 
 def sweep(job: JobSpec) -> dict[str, Any] | None:
-    """Return a job's sweep in the runner's form, with a task as template; None without `tune`."""
+    """Return the sweep for the runner, with a task as template; None without `tune`."""
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())
@@ -45,9 +45,9 @@ def sweep(job: JobSpec) -> dict[str, Any] | None:
 
 
 def _watched(job: JobSpec, tasks: list[Task]) -> tuple[Task, ...]:
-    """Give the job's watch to every task; in a gang, only to the first.
+    """Give the job's watch to every task.
 
-    The first task of a gang writes the metric of all its tasks.
+    In a gang, only the first task gets it: that task writes the metric of all.
     """
     if job.watch is None:
         return tuple(tasks)
@@ -74,9 +74,9 @@ def _printable(text: str) -> str:
 
 
 def _task(job: JobSpec, index: int, entry: TaskEntry, values: Mapping[str, str] | None) -> Task:
-    """Return the task of an entry; the entry's keys win over the job's.
+    """Build a task; the entry's keys win over the job's.
 
-    With `values` None, as in a sweep, placeholders are not filled.
+    Without `values`, as in a sweep, placeholders stay.
     """
 
     def filled(text: str) -> str:
@@ -115,10 +115,10 @@ def _task(job: JobSpec, index: int, entry: TaskEntry, values: Mapping[str, str] 
 
 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
-    """Return the job's resources, overridden by the task's own.
+    """Override the job's resources with the task's own.
 
-    Resources are either a share of a node or amounts. If the task's resources have the other form,
-    the job's are dropped.
+    Resources are either a share of a node or amounts. If the task's have the other form, only the
+    job's `custom` stays.
     """
     if own is None:
         return shared

@@ -31,8 +31,8 @@ Entry = TypeVar("Entry")
 NOTHING = object()
 NAME_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-# Variables that a file may not set: Trainyard sets them, Ray derives them from a task's GPUs, or
-# they are about the login to Ray, whose token must not be in a file.
+# Variables that a file may not set: Trainyard or Ray sets them, or they are about the login to Ray,
+# whose token must not be in a file.
 _OURS = re.compile(
     r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|PWD|RAY_ADDRESS|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)"
 )
@@ -42,8 +42,7 @@ _OURS = re.compile(
 class Complaint:
     """A problem with a value.
 
-    `path` is relative to the value that the rule checks. The message quotes `value`, unless it is
-    NOTHING.
+    `path` is relative to the checked value. The message quotes `value`, unless it is NOTHING.
     """
 
     path: KeyPath
@@ -67,8 +66,6 @@ def complain(complaints: Iterable[Complaint]) -> None:
 
 
 def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
-    """Return a validator that accepts values about which `complaints` yields nothing."""
-
     def validate(value: Any) -> Any:
         complain(complaints(value))
         return value
@@ -77,7 +74,7 @@ def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
 
 
 def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
-    """Say whether the key at path `keys` in type `kind` accepts nothing but text or None."""
+    """Say whether the key at this path accepts only text or None."""
     origin = get_origin(kind)
     inner = get_args(kind)
     if origin is Annotated:
@@ -97,7 +94,7 @@ def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
 
 
 def pattern(expression: str, message: str) -> Callable[[str], str]:
-    """Return a check that raises ValueError unless `expression` matches the whole text."""
+    """Return a check that `expression` matches the whole text."""
     compiled = re.compile(expression)
 
     def check(text: str) -> str:
@@ -113,15 +110,11 @@ def matching(expression: str, message: str) -> AfterValidator:
 
 
 def setting(default: Any, description: str, **limits: Any) -> Any:
-    """Return the field of a key that may be left out."""
     return Field(default=default, description=description, **limits)
 
 
 def check_relative(path: str) -> str:
-    """Return a relative path in its shortest form.
-
-    Raises ValueError for a path that may lead out of the task's directory.
-    """
+    """Shorten a path; raise ValueError if it may leave the task's directory."""
     parts = PurePosixPath(path).parts
     if (
         not parts
@@ -149,7 +142,6 @@ class Section(BaseModel):
 
 
 def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
-    """Complain about each entry that repeats the name of an earlier entry of its section."""
     first: dict[str, int] = {}
     for index, name in enumerate(names):
         if first.setdefault(name, index) != index:
@@ -157,7 +149,6 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
 
 
 def is_set_by_trainyard(name: str, value: str) -> bool:
-    """Say whether Trainyard or Ray sets this variable, so that a file may not."""
     # RAY_ADDRESS=auto is harmless: like Trainyard's own value, it means the task's cluster.
     return bool(_OURS.fullmatch(name)) and (name, value) != ("RAY_ADDRESS", "auto")
 
@@ -174,9 +165,9 @@ def _without_program(words: Sequence[str]) -> Iterator[Complaint]:
 
 
 def _read_by(parse: Callable[[object], float]) -> BeforeValidator:
-    """Return a validator that calls `parse` for values of a file.
+    """Read a file's values with `parse`.
 
-    Code that makes a model without a validation context may pass plain numbers.
+    Code makes models without a validation context, and may pass plain numbers.
     """
 
     def read(written: object, info: ValidationInfo) -> object:
@@ -190,7 +181,7 @@ def _read_by(parse: Callable[[object], float]) -> BeforeValidator:
 
 # YAML has lists, frozen models have tuples. No other value of a file is converted.
 Listed = Annotated[tuple[Entry, ...], Strict(False)]
-# A name also becomes part of host names, Kubernetes objects' names and directories' names.
+# A name becomes part of the names of hosts, Kubernetes objects and directories.
 Name = Annotated[
     str,
     matching(

@@ -45,7 +45,7 @@ def _is_sky(file: Top) -> bool:
 
 
 def _is_chart_values(file: Top) -> bool:
-    """Say whether a file holds values for KubeRay's ray-cluster chart (0.3 to 1.6)."""
+    """Match values of KubeRay's ray-cluster chart (0.3 to 1.6)."""
     node_keys = ("head", "worker", "additionalWorkerGroups")
     known = {*node_keys, "image", "nameOverride", "fullnameOverride", "imagePullSecrets", "common"}
     known |= {"gcsFaultTolerance", "service", "annotations", "headServiceSuffix"}
@@ -168,7 +168,7 @@ KINDS = (
         "Its `run`, `env`, `config` and `stop` are flags of jobs/rllib: docs/examples.md.",
     ),
     Kind(
-        "a file of values of KubeRay's chart",
+        "a values file of KubeRay's chart",
         _is_chart_values,
         "helm template NAME kuberay/ray-cluster -f FILE > ray-cluster.yaml, then trainyard "
         "cluster.import ray-cluster.yaml. Helm adds the defaults of the chart's version.",
@@ -205,7 +205,6 @@ KINDS = (
 
 
 def kind_of(documents: Iterable[Any]) -> Kind | None:
-    """Return the first of KINDS that matches one of a file's documents, or None."""
     tops = [document for document in documents if isinstance(document, Mapping)]
     for kind in KINDS:
         if any(kind.matches(top) for top in tops):
@@ -216,7 +215,7 @@ def kind_of(documents: Iterable[Any]) -> Kind | None:
 def documents_of(file: Path) -> list[Any]:
     """Return a YAML file's documents with values as text; a List becomes its items.
 
-    Returns [] for a file that cannot be read, is not YAML or is larger than LARGEST.
+    Returns [] if the file is unreadable, not YAML, or larger than LARGEST.
     """
     # Reading a pipe would block.
     if not file.is_file():
@@ -234,7 +233,7 @@ def documents_of(file: Path) -> list[Any]:
 
 
 def unfolded(documents: Iterable[Any]) -> Iterator[Any]:
-    """Yield the documents that are not empty; a Kubernetes `kind: List` yields its items."""
+    """Yield the documents that are not empty; a Kubernetes List yields its items."""
     for document in documents:
         is_list = isinstance(document, Mapping) and document.get("kind") == "List"
         if is_list and isinstance(document.get("items"), list):

@@ -30,8 +30,7 @@ from trainyard.spec.ray_nodes import (
     RayStart,
 )
 
-# KubeRay's names for the head's group. KubeRay would take a worker group of such a name for the
-# head.
+# KubeRay would take a worker group of such a name for the head's.
 _OF_THE_HEAD = ("head", "headgroup")
 
 
@@ -46,7 +45,7 @@ GroupName = Annotated[Name, AfterValidator(_not_of_the_head)]
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One Ray node that the file asks for: `head`, or `<group>-<index>`."""
+    """One Ray node, named `head` or GROUP-INDEX."""
 
     name: str
     group: str
@@ -59,7 +58,7 @@ class NodeSpec:
 
     @classmethod
     def of(cls, name: str, group: str, declared: Head | WorkerGroup) -> NodeSpec:
-        """Return the node called `name` with the settings of its group."""
+        """Build a node with its group's settings."""
         return cls(
             name,
             group,
@@ -123,7 +122,7 @@ class WorkerGroup(Section):
         return count
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain unless a group is either fixed (count) or grows and shrinks (min, max)."""
+        """Require either count, or max with an optional min."""
         if (self.count is None) == (self.max is None) or (
             self.min is not None and self.max is None
         ):

@@ -24,7 +24,7 @@ _MODULE = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 
 
 def _base(base: str) -> str:
-    """Return a base image's reference unchanged; `{ray}` is filled with a version later."""
+    """Check a base image's reference; `{ray}` is filled later."""
     check_image(base.replace(RAY_PLACEHOLDER, "0"))
     return base
 

@@ -78,14 +78,13 @@ def _no_pattern(path: str) -> str:
 
 
 def _whole_or_share(gpus: float) -> float:
-    """Return the number unchanged if Ray accepts it: a fraction of one GPU, or whole GPUs."""
     if gpus > 1 and not gpus.is_integer():
         raise ValueError("must be a fraction below 1 or a whole number")
     return gpus
 
 
 def _read_share(written: object) -> object:
-    """Return a share as a number. Text such as `1/3` is exact, which 0.333 is not."""
+    """Read a share. Text such as `1/3` is exact, which 0.333 is not."""
     if isinstance(written, str):
         if not re.fullmatch(SHARE_PATTERN, written):
             raise ValueError(
@@ -177,14 +176,14 @@ class Resources(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a share that is given together with amounts or actors."""
+        """Reject amounts or actors together with a share."""
         if self.share is None:
             return
 
         for name in AMOUNTS:
             if name in self.model_fields_set:
                 message = (
-                    "must not be given together with share, which is of a node's CPUs, "
+                    "must not be given together with share, which covers a node's CPUs, "
                     "GPUs and memory"
                 )
                 yield Complaint((name,), message, getattr(self, name))
@@ -196,7 +195,6 @@ class Resources(Section):
 
     @model_serializer(mode="wrap")
     def _without_amounts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the section as a document, without the amounts that a share replaces."""
         document: dict[str, Any] = handler(self)
         if self.share is None:
             return document
@@ -250,7 +248,7 @@ class RuntimeEnv(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about two installers, options that Ray does not know, and conda with wheels.
+        """Reject two installers, unknown options, and conda with wheels.
 
         Ray accepts one of uv, pip and conda (ray.runtime_env).
         """
@@ -311,7 +309,7 @@ class TaskEntry(Section):
     outputs: Outputs | None = setting(None, "Instead of the job's.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about placeholders, which have no values in a job with a list of tasks."""
+        """Reject placeholders, which have no values in a list of tasks."""
         yield from unknown("command", dict(enumerate(self.command)), ())
         yield from unknown("env", self.env, ())
 
@@ -380,7 +378,7 @@ class JobSpec(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about missing or conflicting keys, wrong placeholders and a wrong sweep."""
+        """Check which keys go together, the placeholders, and the sweep."""
         if not self.command and not self.tasks:
             yield Complaint(("command",), "is missing: give command, or tasks")
         if self.tasks and (self.command or self.matrix):

@@ -33,7 +33,6 @@ _THEIR_PREFIXES = ("ray.io", "io.trainyard")
 
 
 def is_set_by_kuberay(key: str) -> bool:
-    """Say whether KubeRay or Trainyard sets this label or annotation."""
     return key in _THEIR_LABELS or key.partition("/")[0] in _THEIR_PREFIXES
 
 
@@ -285,10 +284,10 @@ class KuberaySection(PodPlacement):
     )
 
     def pods(self, group: str, *, gpus: int) -> PodGroup:
-        """Return the settings of a group's pods.
+        """Merge the settings of a group's pods.
 
-        The precedence is: the group's own settings, those for nodes with (or without) GPUs, those
-        for all nodes. Labels, annotations, selectors and tolerations of all levels are combined.
+        The group's own win over those for nodes with (or without) GPUs, and these over those for
+        all nodes. Labels, annotations, selectors and tolerations are combined.
         """
         own = self.groups.get(group, PodGroup())
         alike = self.with_gpus if gpus else self.without_gpus

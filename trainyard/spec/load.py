@@ -50,7 +50,7 @@ _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 def load_cluster(
     path: Path, *, overrides: Sequence[str] = (), backend: str | None = None
 ) -> LoadedCluster:
-    """Return the cluster that a file describes; `backend` is the value of `--backend`.
+    """Load a cluster file; `backend` overrides the file's.
 
     Raises RequestError with every problem at once.
     """
@@ -63,7 +63,7 @@ def load_cluster(
 
 @contextmanager
 def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
-    """Replace the problems of another tool's file by one sentence that names the tool."""
+    """Replace the problems of another tool's file by the name of the tool."""
     try:
         yield
     except RequestError as error:
@@ -76,7 +76,7 @@ def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
 
 
 def job_of(keys: Mapping[str, Any]) -> JobSpec:
-    """Return the job that `keys` describe: those of a job file, and `name`. Raises RequestError."""
+    """Return the job of these keys: a job file's, and `name`. Raises RequestError."""
     # The values that a file would have: lists instead of tuples, text instead of paths.
     values = json.loads(json.dumps(keys, default=str))
     source = _with_lists(Source(values, {(): "Job"}), Path.cwd())
@@ -86,7 +86,7 @@ def job_of(keys: Mapping[str, Any]) -> JobSpec:
 def load_job(
     directory: Path, *, overrides: Sequence[str] = (), file: Path | None = None
 ) -> JobSpec:
-    """Return the job of a directory, from its job.yaml or from `file` instead.
+    """Load a directory's job, from its job.yaml or from `file`.
 
     Raises RequestError with every problem at once.
     """
@@ -107,7 +107,7 @@ def load_job(
 
 
 def _with_lists(source: Source, directory: Path) -> Source:
-    """Return a job's source with lists instead of Ray's other forms of a runtime_env."""
+    """Replace Ray's other forms of a runtime_env by lists."""
     written = source.value.get("runtime_env")
     if not isinstance(written, Mapping):
         return source
@@ -117,18 +117,18 @@ def _with_lists(source: Source, directory: Path) -> Source:
 
 
 def load_image(directory: Path) -> ImageFile:
-    """Return a directory's image.yaml. Raises RequestError with every problem at once."""
+    """Load a directory's image.yaml. Raises RequestError."""
     source = _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, ImageFile, ())
     return _validated(ImageFile, source, IMAGE_FILE)
 
 
 def load_other(path: Path, model: type[Model], kind: str) -> Model:
-    """Return another tool's YAML file as a `model`. Raises RequestError with every problem."""
+    """Load another tool's YAML file. Raises RequestError."""
     return _validated(model, _source(path, kind, model, ()), kind)
 
 
 def _named(source: Source, name: str, where: str) -> Source:
-    """Return a job's source with its name, and a problem if the name is not valid."""
+    """Add the job's name, and a problem if the name is invalid."""
     if not _JOB_NAME.fullmatch(name):
         rule = (
             "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
@@ -143,7 +143,7 @@ def _with_problem(source: Source, where: str, message: str) -> Source:
 
 
 def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return a file's values, overridden by the `--set` flags."""
+    """Read a file, and apply the `--set` flags."""
     try:
         source = compose(_read_text(path, kind=kind), origin=shown(path))
     except UnreadableError as error:
@@ -156,7 +156,7 @@ def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str
 
 
 def _put_below(key: str, file: Source, source: Source) -> Source:
-    """Insert another file's values below a key; problems with the values name that file."""
+    """Insert another file's values below a key; their problems name that file."""
     places = {(key, *path): place for path, place in file.places.items()}
     broken = {(key, *path) for path in file.broken}
     return Source(
@@ -168,10 +168,10 @@ def _put_below(key: str, file: Source, source: Source) -> Source:
 
 
 def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Apply every `--set PATH=VALUE` to the source; for one path, the last flag wins.
+    """Apply each `--set PATH=VALUE`; the last flag for a path wins.
 
-    A value is read as YAML. For a key that accepts only text, an unquoted value is used literally.
-    A mistake in a flag becomes a problem of the source.
+    A value is read as YAML, but unquoted text literally if the key accepts only text. A mistake
+    becomes a problem of the source.
     """
     for written in overrides:
         path, equals, value = written.partition("=")
@@ -192,7 +192,7 @@ def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) 
 
 
 def _given(value: str, flag: str, *, is_text: bool) -> Source:
-    """Return the value of a flag as a source; "" and null give None, which unsets a key."""
+    """Read a flag's value; "" and null give None, which unsets a key."""
     if value.strip() in ("", "null"):
         return Source(None, {})
     if is_text and not _QUOTED.fullmatch(value):
@@ -209,7 +209,7 @@ def _given(value: str, flag: str, *, is_text: bool) -> Source:
 
 
 def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> Source:
-    """Insert a flag's value into the source; problems with this value name the flag."""
+    """Insert a flag's value; its problems name the flag."""
     try:
         new, path = _replaced(source.value, keys, value, at=())
     except ValueError as error:
@@ -244,7 +244,7 @@ def _replaced(old: Any, keys: Sequence[str], new: object, *, at: KeyPath) -> tup
 
 
 def _index(entries: Sequence[Any], key: str, at: KeyPath) -> int:
-    """Return the index of a list's entry: by its number from 0, or by its `name`."""
+    """Find an entry by its `name`, or by its number from 0. Raises ValueError."""
     names = []
     for entry in entries:
         if isinstance(entry, dict):
@@ -267,7 +267,7 @@ def _dotted(path: KeyPath) -> str:
 
 
 def _validated(model: type[Model], source: Source, kind: str) -> Model:
-    """Return the model of a source; defaults fill what is not written. Raises RequestError."""
+    """Validate a source as a model. Raises RequestError with all problems."""
     hidden = []
     no_text = []
     for path, text in _texts(source.value):
@@ -280,8 +280,7 @@ def _validated(model: type[Model], source: Source, kind: str) -> Model:
 
     source = replace(source, problems=(*source.problems, *hidden))
     try:
-        # A context, even an empty one, says that the values come from a file. Sizes and durations
-        # are then text (fields.py).
+        # A context, even an empty one, says that sizes and durations are a file's text (fields.py).
         spec = model.model_validate(source.value, context={})
     except ValidationError as error:
         raise _refusal(kind, (*source.problems, *problems_of(error, model, source))) from error
@@ -302,9 +301,9 @@ def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _is_utf_8(text: str) -> bool:
-    """Say whether a text can be encoded as UTF-8.
+    """Say whether UTF-8 can encode a text.
 
-    Python reads other bytes of a command line as lone surrogates, which cannot be encoded.
+    Python turns other bytes of a command line into lone surrogates, which UTF-8 cannot encode.
     """
     try:
         text.encode()
@@ -314,7 +313,7 @@ def _is_utf_8(text: str) -> bool:
 
 
 def _read_text(path: Path, *, kind: str) -> str:
-    """Return the text of a file. Raises UnreadableError if it cannot be read."""
+    """Read a file as UTF-8. Raises UnreadableError."""
     origin = shown(path)
     try:
         # Reading a pipe would block.

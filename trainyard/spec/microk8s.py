@@ -68,7 +68,7 @@ class LabHost(Section):
 
     @property
     def ssh(self) -> str:
-        """Return [user@]host[:port], from the address, the user and the port."""
+        """Return [user@]host[:port]."""
         login = self.address
         if self.user and "@" not in self.address:
             login = f"{self.user}@{self.address}"
@@ -136,7 +136,7 @@ class Microk8sSection(Section):
         return tuple(host for host in self.hosts if host not in planes)
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a first host that is a worker, and about two control planes.
+        """Reject a first host that is a worker, and two control planes.
 
         With two control planes, one dead host stops both.
         """

@@ -1,4 +1,4 @@
-"""Placeholders in a command; each {key} gets a value from the matrix or from the sweep."""
+"""Placeholders in command and env; each {key} gets a value from the matrix or the sweep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Scalar = str | bool | int | float
 def unused(
     keys: Collection[str], texts: Iterable[str], *, section: KeyPath = ("matrix",)
 ) -> Iterator[Complaint]:
-    """Complain about keys that no text uses, because their values would change no task."""
+    """Reject keys that no text uses: their values would change no task."""
     named = {mark[1] for text in texts for mark in MARK.finditer(text)}
     for key in keys:
         if key not in named:
@@ -35,7 +35,7 @@ def unknown(
     *,
     source: str = "matrix",
 ) -> Iterator[Complaint]:
-    """Complain about placeholders whose name is not in `known`, and about single braces."""
+    """Reject placeholders that are not in `known`, and single braces."""
     for key, text in texts.items():
         for mark in MARK.finditer(text):
             name = mark[1]
@@ -52,7 +52,6 @@ def unknown(
 
 
 def _checked_scalar(value: object) -> object:
-    """Return the value unchanged if it is a scalar, which a command can hold as text."""
     if not isinstance(value, Scalar):
         raise ValueError("must be text, a number, true or false")
     return value

@@ -57,7 +57,7 @@ _FEWER_CPUS = "; on Kubernetes, kuberay.requests asks the scheduler for less tha
 def problems_of(
     error: ValidationError, model: type[BaseModel], source: Source
 ) -> tuple[Problem, ...]:
-    """Return a pydantic error about a source's values as problems, in the order of the file."""
+    """Translate a pydantic error into problems, in the file's order."""
     complaints: list[Complaint] = []
     for details in error.errors(include_url=False):
         complaints += _complaints(dict(details), model)
@@ -72,9 +72,9 @@ def problems_of(
 
 
 def where(path: KeyPath, source: Source) -> str:
-    """Return a path and its place: FILE:LINE, or the flag that gave the value.
+    """Return a path and its place: FILE:LINE, or the flag that set it.
 
-    A path that is not written anywhere has the place of the nearest section around it.
+    An unwritten path has the place of the nearest section around it.
     """
     known = nearest(path, source.places)
     place = source.places[known]
@@ -85,7 +85,7 @@ def where(path: KeyPath, source: Source) -> str:
 
 
 def value_text(value: object) -> str:
-    """Return a value as short text, with strings in quotes."""
+    """Return a value as short JSON, without secrets."""
     text = without_secrets(json.dumps(value, ensure_ascii=False, default=str))
     text = "".join(
         character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
@@ -96,7 +96,7 @@ def value_text(value: object) -> str:
 
 
 def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
-    """Yield the complaints in a pydantic error; an error of a rule may have several."""
+    """Yield an error's complaints; a rule's error may have several."""
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     reason = details.get("ctx", {}).get("error")
     if isinstance(reason, ComplaintsError):
@@ -147,7 +147,7 @@ def _suggestion(details: dict[str, Any]) -> str:
 
 
 def _native_form(details: dict[str, Any]) -> str:
-    """Suggest Trainyard's form of a value in Docker's or Kubernetes' notation; else ""."""
+    """Suggest Trainyard's form of a value for Docker or Kubernetes; else ""."""
     kind = details["type"]
     value = details["input"]
     key = ""
@@ -167,7 +167,7 @@ def _native_form(details: dict[str, Any]) -> str:
 
 
 def _choices(details: dict[str, Any]) -> list[str]:
-    """Return a Literal's choices, which pydantic gives as text: `'local' or 'existing'`."""
+    """Split a Literal's choices, which pydantic joins: `'local' or 'existing'`."""
     return re.findall(r"'([^']*)'", details["ctx"]["expected"])
 
 
@@ -217,7 +217,7 @@ def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """Return the first model inside of an annotation such as `tuple[WorkerGroup, ...] | None`."""
+    """Return the first model in an annotation such as `tuple[WorkerGroup, ...] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in get_args(annotation):

@@ -1,4 +1,4 @@
-"""Ray's forms of a runtime_env, besides lists: files, and mappings with options.
+"""Ray's other forms of a runtime_env: files, and mappings with options.
 
 https://docs.ray.io/en/latest/ray-core/handling-dependencies.html, API reference of runtime_env.
 """
@@ -25,9 +25,9 @@ _HERE = (".", "./")
 
 
 def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any], list[Problem]]:
-    """Return a runtime_env with lists instead of Ray's other forms, and the problems with files.
+    """Replace Ray's other forms of a runtime_env by lists; also return problems with files.
 
-    A file, relative to `directory`, is replaced by its content. Options of pip and uv are moved to
+    A file, relative to `directory`, is replaced by its content. Options of pip and uv move to
     `install_options`.
     """
     env = dict(given)
@@ -48,7 +48,7 @@ def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any],
 def _take_options(env: dict[str, Any], key: str, options: tuple[str, ...]) -> None:
     """Split `{packages: [...], ...}` into packages and options.
 
-    A mapping with other keys stays as it is, and is rejected when the job is validated.
+    A mapping with other keys stays, and validation rejects it.
     """
     given = dict(env[key])
     if not given.keys() <= {"packages", *options}:

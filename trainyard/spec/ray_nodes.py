@@ -16,8 +16,7 @@ _LABEL_KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
 # Ray's own resources, and their keys in files.
 _RAYS = {"CPU": "cpus", "GPU": "gpus", "memory": "memory", "object_store_memory": "memory"}
 _OUR_LABELS = ("ray.io/node-group", "ray.io/node-id")
-# Parameters of `ray start` (ray/scripts/scripts.py) that Trainyard sets, each with the key of the
-# cluster file or the part of Trainyard that determines it.
+# Parameters of `ray start` (ray/scripts/scripts.py) that Trainyard sets, and what determines each.
 MADE_FROM: Mapping[str, str] = {
     "address": "the head",
     "autoscaling-config": "min and max of the groups",
@@ -71,7 +70,6 @@ _PARAMETERS = (
 
 
 def not_rays(names: Mapping[str, object]) -> Iterator[Complaint]:
-    """Complain about Ray's built-in resources, which have keys of their own, such as cpus."""
     for name in names:
         if name in _RAYS:
             yield Complaint((name,), f"is Ray's own: write {_RAYS[name]}")
@@ -122,7 +120,7 @@ NodeResources = Annotated[
     dict[ResourceName, Annotated[int, Field(ge=1, le=1_000_000)]], rule(not_rays)
 ]
 NodeLabels = Annotated[dict[LabelKey, LabelValue], rule(_our_labels)]
-# The types are strict, because pydantic would otherwise convert between them, such as true to 1.
+# Strict, because pydantic would otherwise convert values, such as true to 1.
 _Value = (
     Annotated[bool, Strict()]
     | Annotated[int, Strict()]
@@ -141,12 +139,12 @@ IMAGE_TEXT = "The image of these nodes, instead of the cluster's; with the same 
 
 
 def may_be_given(name: str) -> bool:
-    """Say whether a cluster file may name this parameter of `ray start`."""
+    """Say whether a cluster file may give this `ray start` parameter."""
     return name in _FLAGS or name in _PARAMETERS
 
 
 def start_options(parameters: Mapping[str, object]) -> dict[str, str | None]:
-    """Return options of `ray start` with their values as text; a flag has the value None."""
+    """Return `ray start` options as text; a flag's value is None."""
     options: dict[str, str | None] = {}
     for name, value in parameters.items():
         if value is True:

@@ -24,7 +24,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 def schemas() -> dict[str, dict[str, Any]]:
     """Return the schema of each kind of file.
 
-    The schema of a job file has no key `name`: a job has the name of its directory.
+    A job's schema has no key `name`: that is its directory's name.
     """
     models: dict[str, type[Section]] = {"cluster": ClusterSpec, "image": ImageFile, "job": JobSpec}
     documents = {}
@@ -51,7 +51,7 @@ def _open_rays_forms(properties: dict[str, Any]) -> None:
 
 
 def write(directory: Path) -> list[Path]:
-    """Write the schemas into a directory, and return their paths."""
+    """Write the schemas; return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for kind, schema in schemas().items():

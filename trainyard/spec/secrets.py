@@ -67,10 +67,10 @@ def without_secrets(text: str) -> str:
 
 
 def hidden(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return variables with their secrets hidden.
+    """Hide secrets.
 
-    If a variable's name is that of a secret, the whole value is hidden. Otherwise only the parts
-    that have the form of a secret are hidden.
+    A variable with a secret's name is hidden as a whole. In others, only the parts that have the
+    form of a secret are hidden.
     """
     shown = {}
     for name, value in variables.items():
@@ -82,7 +82,7 @@ def hidden(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def command_without_secrets(words: Iterable[str]) -> list[str]:
-    """Return a command's words; hide secrets, known by their form or by their flag's name."""
+    """Hide a command's secrets, known by their form or by their flag's name."""
     shown: list[str] = []
     is_value_of_secret = False
     for word in words:
@@ -99,7 +99,7 @@ def command_without_secrets(words: Iterable[str]) -> list[str]:
 
 
 def typed_without_secrets(words: Iterable[str]) -> list[str]:
-    """Return the words of a `trainyard` command without secrets.
+    """Hide the secrets of a `trainyard` command.
 
     `--set TARGET=VALUE` keeps only TARGET if the target, or a key in the value, is a secret's name.
     """

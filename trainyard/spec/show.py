@@ -36,7 +36,7 @@ def _represent_list(dumper: yaml.SafeDumper, entries: list[Any]) -> yaml.Node:
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     style = None
     if not _LINE_ENDS.isdisjoint(text):
-        # YAML takes these for the end of a line, unless they are written as escapes.
+        # YAML reads these as line ends, unless they are escaped.
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -61,10 +61,9 @@ def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
 
 
 def as_yaml(spec: ClusterSpec | JobSpec) -> str:
-    """Return the resolved file as YAML, every default marked.
+    """Return the resolved file as YAML, with defaults marked.
 
-    Unless a secret was hidden, the YAML loads to the same spec. Sections of backends that the
-    cluster does not use are left out.
+    Sections of unused backends are left out. Unless a secret was hidden, the rest loads unchanged.
     """
     values = _hidden(spec.model_dump(mode="json", exclude_none=True))
     head = ""
@@ -97,11 +96,7 @@ def written(values: Any) -> str:
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    """Return values with their secrets hidden.
-
-    Secrets are variables and flags with a secret's name, texts of a known form, and every value
-    that goes to Helm.
-    """
+    """Hide secrets: variables and flags of a secret's name, known forms, all values for Helm."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, list):
@@ -118,7 +113,7 @@ def _hidden(value: Any, path: KeyPath = ()) -> Any:
 
 
 def _defaults(value: object, path: KeyPath, *, inherited: bool) -> Iterator[KeyPath]:
-    """Yield the path of every default, also inside sections that the user did not write."""
+    """Yield the path of every default, also in sections that the user did not write."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             is_default = inherited or name not in value.model_fields_set

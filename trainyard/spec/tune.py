@@ -80,7 +80,7 @@ class Parameter(Section):
         }
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain unless a parameter has exactly one kind, valid bounds and a valid step."""
+        """Require exactly one kind, valid bounds and a valid step."""
         given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             message = f"must have exactly one of: {', '.join(KINDS)}"
@@ -104,14 +104,11 @@ class Parameter(Section):
 
         is_whole = self.step is None or self.step.is_integer() or kind != "randint"
         if self.step and (kind not in ("uniform", "randint") or self.step > width or not is_whole):
-            message = "is for uniform and randint (whole), at most the width of the range"
+            message = "is for uniform and (if whole) randint, at most the width of the range"
             yield Complaint(("step",), message, self.step)
 
     def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
-        """Complain about a parameter in `when` that is not in `above` or cannot have the value.
-
-        `above` has the values of each earlier parameter of kind choice or grid.
-        """
+        """Check `when` against `above`, the values of earlier choices and grids."""
         for other, values in self.when.items():
             options = above.get(other, ())
             if not options:
@@ -130,7 +127,7 @@ class Parameter(Section):
 
 
 def _range_problem(kind: str, numbers: list[float]) -> str:
-    """Return the problem with a range of numbers, "" for none."""
+    """Return what is wrong with a range, or ""."""
     if len(numbers) != 2 or not numbers[0] < numbers[1] or math.inf in map(abs, numbers):
         return "must be two numbers, the smaller one first"
 
@@ -204,11 +201,11 @@ class Tune(Watch):
     stop: Stop = setting(Stop(), "When to end before all samples.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Yield nothing, because the job yields `problems`, with `tune` before each path."""
+        """Yield nothing: the job yields `problems`, with `tune` before each path."""
         yield from ()
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain about the metric, the space, a search unfit for the space, and a missing end."""
+        """Check the metric, the space, the search and the end."""
         yield from super().complaints()
         if not self.space:
             yield Complaint(("space",), "must not be empty")
@@ -243,7 +240,7 @@ class Tune(Watch):
             )
 
     def document(self) -> dict[str, Any]:
-        """Return the sweep in the runner's form, without the keys of `watch` except `metric`."""
+        """Return the sweep in the runner's form. From `watch`, it has only `metric`."""
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
         space = {name: parameter.document() for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}

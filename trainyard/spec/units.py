@@ -29,7 +29,7 @@ class NoSizeError(ValueError):
 
 
 def parse_size(written: object) -> int:
-    """Return bytes. Raises NoSizeError, naming the accepted units."""
+    """Return bytes. Raises NoSizeError."""
     size = round(_amount(written, SIZES))
     if not 0 < size <= 1000 * SIZES["TiB"]:
         raise NoSizeError(
@@ -39,7 +39,7 @@ def parse_size(written: object) -> int:
 
 
 def parse_duration(written: object) -> float:
-    """Return seconds. Raises ValueError, naming the accepted units."""
+    """Return seconds. Raises ValueError."""
     seconds = float(_amount(written, DURATIONS))
     if not 0 < seconds <= 3650 * DURATIONS["d"]:
         raise ValueError(
@@ -67,9 +67,9 @@ def format_duration(seconds: float) -> str:
 
 
 def size_of_others(written: object) -> str | None:
-    """Return a size of Docker (512m) or Kubernetes (512Mi) as 512MiB; None for anything else.
+    """Return Docker's 512m or Kubernetes' 512Mi as 512MiB; None for other text.
 
-    Docker and Kubernetes count in powers of 2.
+    Powers of 2 are assumed, as in Docker.
     """
     if not isinstance(written, str):
         return None
@@ -80,7 +80,7 @@ def size_of_others(written: object) -> str | None:
 
 
 def _amount(written: object, units: Mapping[str, int]) -> Decimal:
-    """Return the number in `4GiB` times its unit; 0 if the text is no number with a unit."""
+    """Return number times unit; 0 if the text is no number with a unit."""
     if not isinstance(written, str):
         return Decimal(0)
     match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", written)

@@ -38,7 +38,7 @@ class Watch(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about missing keys of the chosen source, and about keys of other sources."""
+        """Require the source's keys, and reject those of other sources."""
         if self.source == "file" and not self.path:
             yield Complaint(("path",), "is missing: source: file reads it")
         if self.path and self.source not in ("file", "mlflow"):

@@ -71,9 +71,9 @@ class _Structure(yaml.SafeLoader):
 
 
 def compose(text: str, *, origin: str) -> Source:
-    """Return the values of one YAML document; places begin with `origin`, the file's name.
+    """Read one YAML document; places begin with `origin`, the file's name.
 
-    Raises UnreadableError for text that is not YAML at all.
+    Raises UnreadableError if the text is not YAML, is empty, or is too large.
     """
     reader = _Reader(origin)
     try:
@@ -117,7 +117,7 @@ class _Reader:
     count: int = 0
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
-        """Return the value of a node. Raises UnreadableError where it is too deep or too large."""
+        """Build a node's value. Raises UnreadableError if it is too deep or too large."""
         self.places.setdefault(path, self._place(node))
         self.count += 1
         if len(path) > DEEPEST:
@@ -172,7 +172,7 @@ def nearest(path: KeyPath, places: Container[KeyPath]) -> KeyPath:
 
 
 def located(place: str, path: KeyPath) -> str:
-    """Return a place and a path as one piece of text: `lab.yaml:7: workers.0.count`."""
+    """Join a place and a path: `lab.yaml:7: workers.0.count`."""
     if not path:
         return place
     dotted = ".".join(str(part) for part in path)
@@ -180,7 +180,6 @@ def located(place: str, path: KeyPath) -> str:
 
 
 def _scalar(node: yaml.Node) -> Any:
-    """Return the value of a scalar node; None for a mapping or a list."""
     if not isinstance(node, yaml.ScalarNode):
         return None
     if node.style:

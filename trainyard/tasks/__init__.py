@@ -21,7 +21,6 @@ namespace.collections["cluster"].add_task(init.import_)
 
 
 def _arguments(task: str) -> set[str] | None:
-    """Return the names of a command's arguments, None for an unknown command."""
     if task not in namespace.task_names:
         return None
     return {argument.name for argument in namespace[task].get_arguments()}

@@ -164,7 +164,7 @@ def down(
 
 
 def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, has_others: bool) -> Report:
-    """Remove the clusters whose names begin with `prefix`, after the user's consent."""
+    """Remove all clusters with a prefix, after the user's consent."""
     if has_others or call.file or call.overrides or call.backend:
         raise RequestError(
             "--all can be combined only with --yes and --end-runs",
@@ -302,7 +302,7 @@ def list_(call: Call, region: str = "", context: str = "") -> Report:
 
 
 def _next_of_list(clusters: Sequence[ListedCluster]) -> str:
-    """Return `cluster.status` for the first cluster that is up, else for the first with a file.
+    """Propose the status of the first cluster that is up, else of the first with a file.
 
     Clusters whose state is unknown are left out.
     """
@@ -375,7 +375,7 @@ def forward(call: Call, node: str, port: str) -> Report | None:
 
 
 def _ports(text: str) -> tuple[int, int]:
-    """Return this machine's port and the node's, from PORT or HERE:PORT. Raises RequestError."""
+    """Split PORT or HERE:PORT into this machine's port and the node's. Raises RequestError."""
     here, _, there = text.rpartition(":")
     here = here or there
     are_ports = all(port.isdecimal() and int(port) < 65536 for port in (here, there))
@@ -394,7 +394,7 @@ def _show_until_interrupted(call: Call, opened: Report, leads: str) -> None:
 
 
 def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) -> list[str]:
-    """Return lines on how to use Ray's own command line with the cluster."""
+    """Explain how to use Ray's own commands with the cluster."""
     lines = [f"Ray's own commands: ray job list --address={address}"]
     if now.gcs:
         # Without this variable, Ray replaces 127.0.0.1 by another address of this machine.
@@ -441,7 +441,7 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
 def _meant(
     call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool
 ) -> tuple[Cluster, str]:
-    """Apply the flags to the call's cluster; return it, and the command line `cluster.up FLAGS`.
+    """Apply the flags to the cluster; return it, and the command `cluster.up FLAGS`.
 
     Raises RequestError.
     """
@@ -464,7 +464,7 @@ def planned(
     *,
     documents: Sequence[Mapping[str, Any]] = (),
 ) -> Report:
-    """Return the report of what `command` would do, and of the runs that it would end.
+    """Report what `command` would do, and the runs that it would end.
 
     `documents` are the documents that Kubernetes would get, for --json.
     """
@@ -489,7 +489,7 @@ def planned(
 def _made(
     call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False
 ) -> Report:
-    """Make the cluster, remove leftovers of killed runs, and report the steps and the address."""
+    """Make the cluster, and remove leftovers of killed runs."""
     guard = _begin(call, cluster, command, end_runs=end_runs)
     made = lazy.clusters.up(cluster, call.progress, guard=guard, recreate=recreate)
     address = made.endpoint.address
@@ -540,7 +540,7 @@ def _removed(
 
 
 def _remove_leftovers(call: Call, cluster: Cluster) -> None:
-    """Remove what killed runs left; only note an error, such as a rejected token."""
+    """Remove leftovers of killed runs; only note an error, such as a rejected token."""
     try:
         lazy.leftovers.remove(cluster, call.progress)
     except TrainyardError as error:
@@ -548,7 +548,6 @@ def _remove_leftovers(call: Call, cluster: Cluster) -> None:
 
 
 def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> RunGuard:
-    """Print the cluster and its file; return the guard of its runs."""
     source = paths.shown(cluster.loaded.source)
     note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {source} says")
     return lazy.clusters.RunGuard(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] = ()) -> Report:
-    """Return the report of a cluster: nodes, usage, runs, and hosts if the backend has any."""
+    """Report a cluster: its nodes, usage, active runs, and hosts, if any."""
     answers = f": {shown_address(now.address, now.tunnel)}" if now.address else ""
     body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}"]
     if now.nodes:
@@ -65,7 +65,7 @@ def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
-    """Return the report of a cluster's findings and remedies; any finding is a DoctorError."""
+    """Report findings and remedies; with any finding, the report is an error."""
     if not found:
         document = {"name": name, "ok": True, "findings": []}
         return Report(document, [f"nothing is wrong with cluster {name}"])
@@ -188,7 +188,7 @@ def shown_state(condition: str) -> dict[str, str]:
 
 
 def _amounts(usage: Usage, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return the sums of these nodes' used and free resources; None if no node reports any."""
+    """Sum these nodes' used and free resources; None if no node reports any."""
     known = [usage.nodes[name] for name in nodes if name in usage.nodes]
     if not known:
         return {"used": None, "free": None}

@@ -43,7 +43,7 @@ CLUSTER = (*REGISTRY, "backend")
 
 
 def words_behind_dashes() -> list[str]:
-    """Return the words after `--` from sys.argv, because Invoke joins them with blanks."""
+    """Return the words after `--` as typed: Invoke joins them with blanks."""
     if "--" in sys.argv:
         return sys.argv[sys.argv.index("--") + 1 :]
     return []
@@ -68,7 +68,7 @@ def import_report(call: Call, found: Imported | Clusters, output: str) -> Report
 
 @dataclass(frozen=True)
 class Call:
-    """How a task was called: its name, its help's first line, and the values of shared flags."""
+    """How a task was called: its name, its summary, and the values of shared flags."""
 
     task: str
     summary: str

@@ -122,7 +122,7 @@ def unusable(error: OSError) -> NoReturn:
 
 
 def _explained(error: OSError) -> TrainyardError | None:
-    """Return the error for an unusable file or directory, or a full disk; None for other errors."""
+    """Explain an unusable file or directory, or a full disk; None for other errors."""
     if error.errno == errno.ENOENT and error.filename is None and not _current_directory_exists():
         return PrerequisiteError(
             "the directory of this shell is gone", hint="Change into another one: cd ~"
@@ -163,7 +163,6 @@ def _current_directory_exists() -> bool:
 
 
 def _bug(error: Exception) -> TrainyardError:
-    """Return the error for a bug; its hint names the origin of this installation."""
     from trainyard.seams import installed
 
     source = installed.source()

@@ -2,9 +2,9 @@
 
 Invoke has no optional positional arguments: `train.logs RUN` becomes `train.logs --run RUN`, and
 each value of a list gets its flag, as in `cluster.scale gpu=3 cpu=1`. Invoke also accepts a list's
-flag without a value. At an unknown word, Invoke prints "No idea what 'x' is!" and exits with 1, which
-in Trainyard means "the job ran and failed". No setting changes that, and the command `invoke` takes
-no other Program class; therefore `Program.parse_tasks` is wrapped.
+flag without a value. At an unknown word, Invoke prints "No idea what 'x' is!" and exits with 1,
+which in Trainyard means "the job ran and failed". No setting changes that, and the command `invoke`
+takes no other Program class; therefore `Program.parse_tasks` is wrapped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HELP = ("--help", "-h")
 
 
 def extend_invoke() -> None:
-    """Make Invoke check words with this module, and print Trainyard's errors and help pages."""
+    """Make Invoke use this module's checks, and Trainyard's errors and help pages."""
     parse = Program.parse_tasks
 
     @wraps(parse)
@@ -69,7 +69,7 @@ def print_task_help(program: Program, name: str) -> None:
 
 
 def _check(program: Program) -> None:
-    """Replace the program's words by words for Invoke; print completions if a shell asks.
+    """Translate the program's words for Invoke; print completions if a shell asks.
 
     Raises RequestError for wrong words.
     """
@@ -129,7 +129,7 @@ def checked(words: Sequence[str], contexts: Contexts, core: ParserContext) -> li
 def unknown_task(
     word: str, contexts: Contexts, *, rest: Sequence[str] = (), command: str = ""
 ) -> RequestError:
-    """Return the error for a word that names no task; its hint is the likely command.
+    """Return the error for an unknown task; its hint is the likely command.
 
     A word without a group (`logs`) is compared with tasks of `train`, then `cluster`, then others.
     The hint repeats `rest`, the words after `word`.
@@ -163,7 +163,7 @@ def _rank(task: str) -> int:
 
 
 def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
-    """Return the task before `--help` (`TASK ... --help`); None without `--help` or a task."""
+    """Return the task before `--help`; None without `--help` or a task."""
     position = next((words.index(word) for word in words if word in HELP), 0)
     before = words[:position]
     joined = [f"{group}.{name}" for group, name in itertools.pairwise(before)]
@@ -174,7 +174,7 @@ def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
 
 
 def candidates(line: str, contexts: Contexts) -> list[str]:
-    """Return completions of the last word, and after a complete word also possible next words.
+    """Complete the last word; after a complete word, also list possible next words.
 
     The completion scripts do not say whether a space follows the last word. The shell drops
     candidates that do not continue the last word.
@@ -210,7 +210,7 @@ def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[st
 
 
 def _values(argument: Argument) -> list[str]:
-    """Return the known values of an argument; [] for free text, and for paths (shells know them)."""
+    """List an argument's known values; [] for free text, and for paths (shells know them)."""
     here = Path.cwd()
     match argument.names[0]:
         case "file":

@@ -81,7 +81,7 @@ _BEFORE = (
 
 
 def overview(summaries: dict[str, str]) -> str:
-    """Return the help page of all commands; `summaries` has a line for each command."""
+    """Return the help page of all commands, with their `summaries`."""
     lines = ["Usage: trainyard COMMAND [ARGUMENTS] [FLAGS]"]
     for group, names in GROUPS.items():
         lines += ["", group, *_columns([(name, summaries[name]) for name in names])]

@@ -168,7 +168,7 @@ def list_(call: Call) -> Report:
 
 
 def listed(images: Sequence[ListedImage], name: str = "") -> Report:
-    """Return the report of images and their problems; `name` is the image of the cluster."""
+    """Report images and their problems; `name` is the cluster's image."""
     names = [image.name for image in images]
     if name not in names:
         name = "".join(names[:1])
@@ -188,14 +188,13 @@ def listed(images: Sequence[ListedImage], name: str = "") -> Report:
 
 
 def after_push(backend: str) -> str:
-    """Return the command to type after a push, for this backend."""
     from trainyard import backends
 
     return backends.named(backend).traits.pushed_image or "cluster.up -f compose"
 
 
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:
-    """Return the cluster that the flags choose, with IMAGE, --base and --platform applied."""
+    """Apply IMAGE, --base and --platform to the cluster that the flags choose."""
     overrides = list(call.overrides)
     if base:
         overrides.append(f"build.base={base}")

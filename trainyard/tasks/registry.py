@@ -156,7 +156,7 @@ def _open(call: Call) -> AbstractContextManager[Target]:
 def _left(
     target: Target, volume: str | None, images: Sequence[str], trust: Sequence[str]
 ) -> list[str]:
-    """Return lines about the parts of a removed registry that stay, and how to remove each."""
+    """Name the parts of a removed registry that stay, and how to remove each."""
     lines = [f"registry {target.address} is gone with what it held"]
     if volume:
         lines = [f"registry {target.address} is gone; its images are kept in the volume {volume}"]
@@ -181,7 +181,6 @@ def _left(
 
 
 def _begin(target: Target) -> None:
-    """Print the registry, its file and its Docker engine."""
     if target.engine.is_here:
         where = ""
     else:

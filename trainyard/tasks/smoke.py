@@ -44,7 +44,7 @@ def run(call: Call) -> Report:
 
 
 def body(checks: Sequence[Check]) -> Iterator[Table | str]:
-    """Yield the results of the smoke test for people; the last line has the counts."""
+    """Yield the results for people; the last line has the counts."""
     nodes = list(dict.fromkeys(check.node for check in checks if check.node))
     done = {check.name for check in checks if check.node}
     # "allocatable" is a backend's check, which runs before all others.
@@ -59,7 +59,7 @@ def body(checks: Sequence[Check]) -> Iterator[Table | str]:
 
 
 def _nodes(nodes: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Iterator[Table | str]:
-    """Yield a table with one row per node, and a line of results that are equal on all nodes."""
+    """Yield a table of nodes, and a line of results that are equal on all nodes."""
     differs = []
     same = []
     for name, cells in columns.items():
@@ -95,18 +95,17 @@ def _result(check: Check) -> str:
 
 
 def _has_no_gpus(checks: Sequence[Check]) -> bool:
-    """Say whether the cluster has no GPUs: the cluster's check "gpus" was skipped."""
+    """Without GPUs, the check "gpus" of the whole cluster is skipped."""
     return any(check.name == "gpus" and check.node is None and check.skipped for check in checks)
 
 
 def _untested(checks: Sequence[Check]) -> list[Check]:
-    """Return the skipped checks, without checks of GPUs if the cluster has no GPUs."""
     left_out = _OF_GPUS if _has_no_gpus(checks) else ()
     return [check for check in checks if check.skipped and check.name not in left_out]
 
 
 def _lines(checks: Sequence[Check]) -> Iterator[str]:
-    """Yield checks of the whole cluster, then skipped checks with reasons, then failed ones."""
+    """Yield checks of the whole cluster, then skipped checks, then failed ones."""
     untested: dict[tuple[str, str], list[str]] = {}
     for check in _untested(checks):
         untested.setdefault((check.name, check.detail), []).append(check.node or "")

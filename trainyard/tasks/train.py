@@ -352,7 +352,7 @@ def import_(  # noqa: PLR0913 (the command's flags)
 
 
 def listed(runs: Sequence[RunStatus], here: Here) -> Report:
-    """Return the report of train.list, with one row for each run."""
+    """Report runs, each in one row."""
     if not runs:
         home = paths.shown(here.results)
         next = f"trainyard train.dispatch {paths.example_job(here.directory)}"
@@ -410,7 +410,7 @@ def send(
     skip_smoke: bool,
     only: str | None = None,
 ) -> Report | None:
-    """Describe a job, dispatch it and show its output; with --dry only describe it.
+    """Dispatch a job and show its output; with --dry, only describe the job.
 
     `ended` makes the report (with --dry there is none). `only` is the one task whose output is
     shown, "" for none.
@@ -434,7 +434,7 @@ def send(
 
 
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
-    """Return the run; from then on, commands in messages get `-f` with its cluster file."""
+    """Find a run. Commands in later messages get `-f` with its cluster file."""
     find = lazy.runs.run_to_stop if to_stop else lazy.runs.find_run
     directory: RunDirectory = find(run or None, call.here, call.file)
     command_hints.remember("train", {"file": str(directory.cluster_file)})
@@ -454,7 +454,7 @@ def _remark(text: str) -> None:
 
 
 def ended(now: RunStatus) -> Report:
-    """Return the report of a followed run: how it ended, or that it is still active."""
+    """Report how a followed run ended, or that it is still active."""
     run = now.run
     state = now.state
     if now.error and not state.ended:
@@ -479,7 +479,6 @@ def ended(now: RunStatus) -> Report:
 
 
 def with_next(error: TrainyardError | None, next: str) -> TrainyardError | None:
-    """Return the error with the next command as its hint, unless the error has a hint."""
     if error and next and error.hint is None:
         error.hint = f"See: {next}"
     return error
@@ -495,7 +494,6 @@ def _final(final: Final | None) -> str:
 
 
 def _next(now: RunStatus) -> str:
-    """Return the next command: train.watch if the run succeeded, else train.logs."""
     if now.state.ended and now.state.exit == 0:
         return f"trainyard train.watch {now.run.name}"
     return f"trainyard train.logs {now.run.name}"

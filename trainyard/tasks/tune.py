@@ -109,7 +109,7 @@ def stop(call: Call, run: str = "") -> Report:
 
 
 def shown(now: RunStatus) -> Report:
-    """Return the report of a sweep: its best configurations, failed trials, and its state."""
+    """Report a sweep: its best configurations, failed trials and state."""
     from trainyard.results.sweep import Sweep
 
     state = now.state
@@ -142,7 +142,7 @@ def shown(now: RunStatus) -> Report:
 
 
 def ended(now: RunStatus) -> Report:
-    """Return the report of a followed sweep: how it ended, or that it is still active."""
+    """Report how a followed sweep ended, or that it is still active."""
     if now.state.ended and now.state.exit != 0:
         train.with_next(now.error, shown(now).next)
     report = train.ended(now)

@@ -23,7 +23,7 @@ GOOD = 0.95
 
 
 def spirals(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return points on two spirals, and which of both each is on."""
+    """Return points on two spirals, each labelled with its spiral: 0 or 1."""
     label = random.integers(0, 2, count)
     turn = random.uniform(0.5, 3.0, count) * np.pi
     angle = turn + label * np.pi
@@ -32,9 +32,7 @@ def spirals(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.nda
 
 
 def forward(network: list[np.ndarray], points: np.ndarray) -> list[np.ndarray]:
-    """Return what each layer makes of the points; the last one says how likely the second spiral
-    is.
-    """
+    """Return the points and each layer's output; the last is the chance of the second spiral."""
     seen = [points]
     for weights, bias in zip(network[0::2], network[1::2], strict=True):
         seen.append(np.tanh(seen[-1] @ weights + bias))
@@ -45,7 +43,7 @@ def forward(network: list[np.ndarray], points: np.ndarray) -> list[np.ndarray]:
 def gradients(
     network: list[np.ndarray], seen: list[np.ndarray], label: np.ndarray
 ) -> list[np.ndarray]:
-    """Return how the squared error changes with each array of the network."""
+    """Return the gradient of the mean squared error for each array of the network."""
     found: list[np.ndarray] = []
     slope = 2 * (seen[-1] - label) / len(label) * 2 * seen[-1] * (1 - seen[-1])
     for layer in range(len(network) - 2, -1, -2):
@@ -56,7 +54,7 @@ def gradients(
 
 
 def save(step: int, **kinds: list[np.ndarray]) -> None:
-    """Write a checkpoint, whole or not at all."""
+    """Write a checkpoint atomically."""
     CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
     part = CHECKPOINT.with_name("part.npz")
     np.savez(
@@ -68,7 +66,7 @@ def save(step: int, **kinds: list[np.ndarray]) -> None:
 
 
 def main() -> int:
-    """Train, and say with the exit code whether it was good enough."""
+    """Train; return exit code 0 if the accuracy is at least GOOD, else 1."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rate", type=float, default=0.001)
@@ -98,7 +96,7 @@ def main() -> int:
         network, mean, spread = (
             [saved[f"{kind}{i}"] for i in range(len(network))] for kind in "nms"
         )
-        print(f"going on after step {first - 1}", flush=True)
+        print(f"continues after step {first - 1}", flush=True)
 
     curves = SummaryWriter(str(OUTPUT / "tensorboard"))
     for step in range(first, asked.steps + 1):

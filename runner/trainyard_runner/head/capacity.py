@@ -54,10 +54,10 @@ class Capacity:
         return Place([among], avoided)
 
     def window(self, task: Task) -> int:
-        """Return how many Ray tasks of a shape may be in flight at the same time.
+        """Return how many Ray tasks of a shape may be in flight.
 
-        The number is twice as many as fit on the nodes, and at least _LEAST_WINDOW. So Ray starts
-        the next task as soon as one ends, and an autoscaler sees the demand.
+        More than fit: Ray starts the next task as soon as one ends, and an autoscaler sees the
+        demand.
         """
         return max(_LEAST_WINDOW, 2 * nodes.slots(task, self._nodes.known))
 
@@ -89,19 +89,16 @@ class Capacity:
         return time.monotonic() - since >= patience
 
     def why_never(self, task: Task, *, idle: float) -> str | None:
-        """Return why a task must fail: no node fits it, and the run has been idle for too long.
-
-        Returns None otherwise. The limit is `fit.patience`.
-        """
+        """Return why a task must fail: it fits no node, and the run was idle for `fit.patience`."""
         alive = self._nodes.known
         if fit.has_all(task, alive) or idle < fit.patience(task, self._plan.gate, alive):
             return None
         return fit.never(task, alive)
 
     def _leaves_room(self, unit: Unit) -> bool:
-        """Return whether a unit leaves enough resources free for the actors of all runs.
+        """Return whether a unit leaves enough free for the actors of all runs, its own included.
 
-        The unit's own actors count, too. If no task has actors, this is always true.
+        True if no task has actors.
         """
         others = self._holdings.others()
         self._has_actors = self._has_actors or any(task.actors for task in unit.tasks)
@@ -114,7 +111,7 @@ class Capacity:
         return not kept_free(tasks, places, [this_run, *others])
 
     def _share_of(self, task: Task, avoided: frozenset[str]) -> Alike | None:
-        """Return nodes of one size; a task may get its share of a node on any of them.
+        """Return nodes of one size, any of which may give a task its share.
 
         Returns None if the task asks for no share, or must wait.
         """

@@ -31,7 +31,7 @@ class Conclusions:
         sweep: Sweep | None,
         say: Callable[[str], None],
     ) -> None:
-        """Prepare to conclude attempts; `say` writes a line to the job's log."""
+        """`say` writes a line to the job's log."""
         self._records = records
         self._stream = stream
         self._queue = queue
@@ -66,13 +66,12 @@ class Conclusions:
             self._over(unit)
 
     def finish(self, units: Iterable[Unit], state: State, *, reason: str | None = None) -> None:
-        """End the tasks of units for good, with this state: count them, and write their events."""
+        """End the tasks of units for good, in this state."""
         for unit in units:
             for task in unit.tasks:
                 self._finish(task.name, state, unit.attempt, reason=reason)
 
     def stop_unended(self, live: Live) -> None:
-        """Record an attempt as stopped although it did not end in time."""
         late = Ending("stopped", "the run was stopped; the task had not ended in time")
         self._records.end(live.record, late)
         live.unit.ended(live.task, "stopped")
@@ -108,8 +107,8 @@ class Conclusions:
     ) -> None:
         """Count a task as ended, report it to the sweep, and write its event.
 
-        `reason`: why the task gets no further attempt. `last`: why its last attempt ended. Without
-        a `reason`, the sweep gets `last`.
+        `reason`: why the task gets no further attempt. `last`: why its last attempt ended; the
+        sweep gets it if there is no `reason`.
         """
         self.counts[state] += 1
         if self._sweep is not None:

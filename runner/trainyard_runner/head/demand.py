@@ -79,8 +79,8 @@ def of_task(task: Task) -> Shape:
 def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> str:
     """Return, in words, the resources that commands of tasks wait for; "" if none wait.
 
-    `submitted`: this run's tasks that Ray has not started; their own requests are subtracted. Ray
-    does not say which program made a request: if other programs are connected, the text says so.
+    `submitted`: this run's tasks that Ray has not started; their requests are subtracted. Ray does
+    not name the program of a request: the text mentions other connected programs, if any.
     """
     runners = Counter(map(of_task, submitted))
     lines = []
@@ -144,8 +144,8 @@ class DemandWatch:
         self._due = 0.0
         self._since: float | None = None
         self._said = ""
-        # The sets of resources that events of this wait have named. If a later event names such a
-        # set again, only its numbers are new, and its `again` is true.
+        # The sets of resources that events of this wait have named. An event that names such a set
+        # again has only new numbers: its `again` is true.
         self._explained: set[frozenset[str]] = set()
 
     def is_due(self) -> bool:

@@ -185,7 +185,6 @@ def _actors(accessor: Any, job_id: bytes, actor_state: str | None = None) -> lis
 
 
 def _groups(accessor: Any) -> list[Any]:
-    """Return the placement groups of all drivers."""
     entries = accessor.get_placement_group_table()
     return [gcs_pb2.PlacementGroupTableData.FromString(entry) for entry in entries]
 
@@ -314,7 +313,7 @@ def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[
 
 
 def remove_what_dead_runs_left(note: Callable[[str], None], *, cluster: Ray | None = None) -> None:
-    """Remove actors and placement groups that the drivers of dead runs left."""
+    """Remove actors and placement groups that drivers of dead runs left."""
     the_ray = cluster or TheRay()
     jobs = the_ray.jobs()
     going = {job.submission for job in jobs if job.submission and not job.is_dead}

@@ -24,8 +24,7 @@ class Kept:
 def place(run: Path, storage: str | None) -> Kept:
     """Link the checkpoints of the run's directory `run` to a directory on `storage`.
 
-    If that fails, checkpoints stay on the head's disk, and `problem` says why. Without `storage`,
-    this does nothing.
+    If that fails, checkpoints stay on the head's disk, and `problem` says why.
     """
     if storage is None:
         return Kept()
@@ -39,7 +38,7 @@ def place(run: Path, storage: str | None) -> Kept:
 
 
 def find(run: Path, task: str, storage: str | None) -> Path | None:
-    """Find the checkpoint archive of a former run's task, on this head or else on `storage`."""
+    """Find a former task's checkpoint archive, on this head or else on `storage`."""
     archive = names.checkpoint_archive(task)
     places = [run / archive]
     if storage is not None:

@@ -44,11 +44,7 @@ class SmokeGate:
         write: Callable[[Event], None],
         stop_asked: Callable[[], bool],
     ) -> None:
-        """Prepare the checks of a plan.
-
-        `write` gets an event for the result of each check, and for the hardware and versions of
-        each node.
-        """
+        """`write` gets an event for each check's result, and for each node's facts."""
         self._plan = plan
         self._gate: Gate = plan.gate
         self._runner = runner
@@ -102,9 +98,9 @@ class SmokeGate:
     def _wait_for_nodes(self) -> Sequence[nodes.Node]:
         """Wait until all required nodes have joined; return the living ones.
 
-        Ray starts jobs before its nodes have joined (ray PR#61046). All declared nodes except
-        optional ones are required, and at least `min_nodes` nodes. A timeout raises nothing: the
-        check `nodes` fails.
+        Ray starts jobs before its nodes have joined (ray PR#61046). Required are all declared nodes
+        that are not optional, and at least `min_nodes` nodes. After a timeout, the check `nodes`
+        fails.
         """
         began = time.monotonic()
         least = self._gate.needs.get("min_nodes") or 0
@@ -170,8 +166,7 @@ class SmokeGate:
     def _free_gpus(self, node: nodes.Node) -> float:
         """Return how many GPUs of a node were free before the smoke test used any.
 
-        Ray's present number would be wrong: for a moment after a task has ended, Ray still counts
-        its GPU as used.
+        For a moment after a task has ended, Ray still counts the task's GPU as used.
         """
         return self._free.get(node.node_id, {}).get("GPU", 0)
 
@@ -281,8 +276,8 @@ def _more_nodes(count: int) -> str:
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:
     """Return what a node's tasks saw while together they held all its GPUs.
 
-    Returns () if the tasks did not run at the same time, for example because another program held a
-    GPU. A task with a problem counts as if it ran.
+    Returns () if they did not run at the same time, for example because another program held a GPU.
+    A task with a problem counts as if it ran.
     """
     held = [one for one in said if one.get("met") or "problem" in one]
     if len(held) == int(answer.node.gpus):

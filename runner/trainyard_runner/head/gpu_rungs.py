@@ -29,7 +29,7 @@ _DRIVER = (
 
 
 def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check that the cluster file, Ray and nvidia-smi agree on the number of each node's GPUs."""
+    """Check that the cluster file, Ray and nvidia-smi count the same GPUs on each node."""
     if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
         yield _without_gpus(gate)
         return
@@ -61,7 +61,7 @@ def _without_gpus(gate: Gate) -> Check:
 
 
 def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check on each node that torch sees as many GPUs as Ray, and that they compute correctly.
+    """Check on each node that torch sees as many GPUs as Ray, and computes correctly.
 
     A node without torch fails only if the job needs torch.
     """
@@ -166,8 +166,7 @@ def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
     """Return why a node has no graphics, and a hint; None if a device renders.
 
-    With simulated GPUs, a CPU that renders is enough. If any GPU lacks RT cores, the node counts as
-    one without graphics.
+    A simulated GPU may be a CPU that renders. If any GPU lacks RT cores, the node has no graphics.
     """
     found = facts["graphics"]
     devices = found.get("devices", ())
@@ -196,7 +195,7 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
-    """Return, in words, which task did not run, or had no GPU for itself alone; else None.
+    """Say which task did not run, or had no GPU for itself alone; None if all had one.
 
     `each`: what each of a node's tasks saw while all ran at the same time.
     """

@@ -41,7 +41,7 @@ class Holding:
     waiting: int = 0  # tasks
 
     def all_of(self, name: str) -> float:
-        """Return how much of a resource the run holds, plus what it needs free for actors."""
+        """Sum what the run holds of a resource, and needs free for actors."""
         return sum(held.get(name, 0.0) for held in self.nodes.values()) + self.actors.get(name, 0.0)
 
 
@@ -49,7 +49,7 @@ class Holdings:
     """Writes this run's file of holdings, and reads those of other runs."""
 
     def __init__(self, run: str, logs: Path) -> None:
-        """Keep the files in a directory below Ray's `logs` on the head."""
+        """`logs`: Ray's directory of logs on the head."""
         self._file = logs / names.holdings(run)
         self._driver = ray.get_runtime_context().get_job_id()
         self._published = ""
@@ -133,7 +133,7 @@ def kept_free(
 
 
 def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
-    """Replace a task's share of a node by amounts, taken from the first size of node that fits.
+    """Replace a task's share of a node by amounts, for the first size of node that fits.
 
     A task without a share, or one that fits no node, is returned unchanged.
     """
@@ -144,7 +144,7 @@ def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
 
 
 def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
-    """Return the sums of tasks' amounts by node name; the entry "tasks" is the number of tasks.
+    """Sum tasks' amounts by node name; the entry "tasks" is the number of tasks.
 
     `running`: (node's name or None, task). Tasks without a node are under "".
     """

@@ -40,7 +40,7 @@ class InFlight:
         queue: Queue,
         nodes: LivingNodes,
     ) -> None:
-        """Prepare to follow attempts of a plan; `queue` gets back units that have not begun."""
+        """`queue` gets back units that have not begun."""
         self._plan = plan
         self._submitter = submitter
         self._records = records
@@ -64,7 +64,7 @@ class InFlight:
 
     @property
     def is_paused(self) -> bool:
-        """Return whether submission is paused, because an attempt was lost a moment ago."""
+        """Return whether submission pauses after a lost attempt."""
         return time.monotonic() < self._pause_until
 
     @property
@@ -79,14 +79,14 @@ class InFlight:
         return list(self._ray_tasks.values())
 
     def open(self) -> list[Live]:
-        """Return the attempts that have not ended, including those that Ray has not started."""
+        """Return the attempts that have not ended, whether or not Ray has started them."""
         attempts: list[Live] = []
         for ray_task in self._ray_tasks.values():
             attempts += ray_task.open.values()
         return attempts
 
     def count(self) -> Counter[Shape]:
-        """Count the Ray tasks in flight by shape; a Ray task may have several attempts."""
+        """Count the Ray tasks in flight by shape; each may have several attempts."""
         return Counter(ray_task.shape for ray_task in self._ray_tasks.values())
 
     def kept_free(self) -> dict[str, float]:
@@ -117,7 +117,7 @@ class InFlight:
         return self._gang is not None and submitting.is_ready(self._gang)
 
     def submit_gang(self, unit: Unit) -> None:
-        """Submit a gang's tasks to its placement group, which must be ready (`gang_is_ready`)."""
+        """Submit a gang's tasks to its placement group, which must be ready."""
         if self._gang is None:
             raise AssertionError("a gang needs its placement group before it starts")
         self._ray_tasks |= self._submitter.submit_gang(unit, self._gang)
@@ -144,7 +144,7 @@ class InFlight:
         """Cancel single tasks that wait in Ray with an outdated list of avoided nodes.
 
         Their units are queued again when Ray reports the cancellation. `avoided` returns the ids of
-        the nodes that a task must avoid now.
+        the nodes that a task must now avoid.
         """
         for generator, ray_task in self._ray_tasks.items():
             live = next(iter(ray_task.open.values()), None)
@@ -176,7 +176,7 @@ class InFlight:
                 self._end(live, Ending("lost", reason))
 
     def stop(self, unit: Unit, reason: str) -> None:
-        """Ask a unit's attempts to end, and cancel those that Ray has not placed; return at once."""
+        """Ask a unit's attempts to end; cancel those that Ray has not placed; return at once."""
         attempts = []
         unplaced = []
         for generator, ray_task in self._ray_tasks.items():
@@ -211,7 +211,6 @@ class InFlight:
                     self._end(live, Ending("failed", reason, is_final=True))
 
     def clear(self) -> None:
-        """Remove this run's requests to stop, and its gang's placement group."""
         self._board.clear()
         self.release_gang()
 
@@ -283,7 +282,6 @@ class InFlight:
             self._end(live)
 
     def _start_if_ready(self, unit: Unit) -> None:
-        """Let the commands of a gang start once all of its tasks are ready."""
         members = [live for live in self.open() if live.unit is unit]
         if len(members) == len(unit.tasks) and all(live.record.is_ready for live in members):
             self._board.go(unit.attempt)
@@ -324,8 +322,7 @@ class InFlight:
     def _end(self, live: Live, unsaid: Ending | None = None) -> None:
         """Close an attempt: at once if it was quick or never began, else after Ray's cleanup.
 
-        `Drivers` waits at most PATIENCE seconds for the cleanup. `unsaid`: how the attempt ended,
-        if its worker did not report it.
+        `unsaid`: how the attempt ended, if its worker did not report it.
         """
         said = live.record.ended
         if not live.record.is_started or (said and said["seconds"] < QUICK):
@@ -343,12 +340,12 @@ class InFlight:
         self.on_end(live, _ending(live, unsaid))
 
     def _name(self, live: Live) -> str:
-        """Return an attempt's id, under which nodes find requests to stop it (`attempt_id`)."""
+        """Return an attempt's id, as `attempt_id` on the node."""
         return f"{self._plan.run}:{live.task.name}:{live.unit.attempt}"
 
 
 def _ending(live: Live, unsaid: Ending | None) -> Ending:
-    """Return how an attempt ended: its failure, or else its worker's report, or else `unsaid`."""
+    """Return the attempt's failure, or else its worker's report, or else `unsaid`."""
     if live.record.failure:
         return Ending("failed", live.record.failure, is_final=True)
     said = live.record.ended
@@ -363,9 +360,9 @@ def _ending(live: Live, unsaid: Ending | None) -> Ending:
 def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
     """Return the ending of attempts whose worker crashed before they began.
 
-    Asks Ray for the worker's last lines; without any, returns `ending`. If the previous crash of
-    every unit had the same last line, the ending is failed and final. A retry cannot help then:
-    packages may conflict, for example.
+    Asks Ray for the worker's last lines; without any, returns `ending`. If every unit's previous
+    crash had the same last line, a retry cannot help (packages may conflict): the ending is failed
+    and final.
     """
     lines = losses.of_worker()
     if not lines:

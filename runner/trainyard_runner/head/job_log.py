@@ -35,7 +35,7 @@ class JobLog:
         self._lines(task, lines)
 
     def ended(self, task: str) -> None:
-        """Write the unfinished last line of a task's attempt, if there is one."""
+        """Write the unfinished last line of a task's attempt, if any."""
         begun = self._begun.pop(task, "")
         if begun and self._left > 0:
             self._lines(task, [begun])

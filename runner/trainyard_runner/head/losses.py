@@ -104,7 +104,7 @@ def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Endin
 
 
 def _installer(text: str) -> tuple[str, ...]:
-    """Return the last lines that an installer printed, without Ray's traceback before them."""
+    """Return the last lines that an installer printed, without Ray's traceback."""
     said = text.rpartition("lines of stdout:")[2] or text
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return tuple(lines[-_INSTALLER_LINES:]) or ("no reason given",)

@@ -65,8 +65,8 @@ class Stopping:
 def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started: float) -> int:
     """Run a plan to its end, even if the runner itself fails; return the exit code.
 
-    `runner` is the content of the runner's package, which every node gets. `started`: when the run
-    began, in seconds since 1970.
+    `runner`: the content of the runner's package. `started`: when the run began, in seconds since
+    1970.
     """
     stopping = Stopping()
     the_plan = plan.read(plan_text)
@@ -100,7 +100,7 @@ def _run(
     stopping: Stopping,
     runner: shipped.Package,
 ) -> RunEnded:
-    """Run all steps in order until one fails or is stopped; return how the run ended."""
+    """Run all steps until one fails or is stopped; return how the run ended."""
     # Ray sends functions of `shipped` by value: other nodes do not have this package yet.
     ray.cloudpickle.register_pickle_by_value(shipped)
     storage = os.environ.get(names.STORAGE)
@@ -173,10 +173,7 @@ def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
 def _resume(
     the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping
 ) -> RunEnded | None:
-    """Take over a former run's checkpoints and outputs; return the last event if that fails.
-
-    Without `resume` in the plan, this does nothing.
-    """
+    """Take over a former run's checkpoints and outputs; return the last event if that fails."""
     resume = the_plan.resume
     if not resume:
         return None
@@ -257,7 +254,7 @@ class _NodeNames:
         self._known: dict[str, str] = {}
 
     def of(self, node_id: str) -> str:
-        """Return a node's name, or the first 8 digits of its id if Ray does not list the node."""
+        """Return a node's name, or 8 digits of its id if Ray does not list the node."""
         if node_id not in self._known:
             for node in placing.alive():
                 self._known[node.node_id] = node.name
@@ -322,10 +319,9 @@ def _scheduler(
 
 
 def _none_begun(the_plan: plan.Plan) -> dict[State, int]:
-    """Return the counts of a run that ended before any task began: all tasks are stopped."""
     return {"succeeded": 0, "failed": 0, "stopped": len(the_plan.tasks)}
 
 
 def _say(line: str) -> None:
-    """Write a line to the job's log, which Ray's own dashboard shows."""
+    """Write a line to the job's log, which Ray's dashboard shows."""
     print(line, flush=True, file=sys.stdout)

@@ -54,7 +54,7 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 def _absent(plan: Plan, records: Records) -> str | None:
     """Return a sentence about the first declared output that no task wrote, or None.
 
-    One task that wrote the output is enough: in a gang, often only one task writes it.
+    In a gang, often only one task writes an output: that is enough.
     """
     declaring: dict[str, list[str]] = {}
     for task in plan.tasks:

@@ -65,10 +65,10 @@ def options(
 ) -> dict[str, Any]:
     """Return the options of one Ray task: its resources, and where it runs.
 
-    `avoided`: ids of nodes on which the task should not run; a task that names its node ignores
-    them. `among`: nodes of one size; the task's share is already replaced by the amounts on these
-    nodes. `has_selectors`: whether this Ray can select nodes by label. If it cannot, `turn` chooses
-    one node, so that tasks spread. Raises NodeMissingError.
+    `avoided`: ids of nodes to avoid; a task that names its node ignores them. `among`: nodes of one
+    size; the task's share is already replaced by the amounts on these nodes. `has_selectors`:
+    whether this Ray can select nodes by label. If it cannot, `turn` chooses one node, so that tasks
+    spread. Raises NodeMissingError.
     """
     asked = _amounts(task)
     if task.node_name is not None:
@@ -99,13 +99,12 @@ def options(
 
 
 def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
-    """Return the options of a Ray task that runs in one bundle of a placement group."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
     return {**_amounts(task), "scheduling_strategy": strategy}
 
 
 def bundle(task: Task) -> dict[str, float]:
-    """Return a task's bundle in a placement group; never an empty one, which Ray would refuse."""
+    """Return a task's bundle in a placement group; Ray would refuse an empty one."""
     return amounts(task) or {"CPU": 0.001}
 
 

@@ -31,7 +31,7 @@ class Queue:
         return [shape for shape, line in self._lines.items() if line]
 
     def first(self, shape: Shape) -> Unit | None:
-        """Return the next unit of a shape, and leave it in its line."""
+        """Return the next unit of a shape without removing it."""
         line = self._lines.get(shape)
         if not line:
             return None
@@ -54,7 +54,6 @@ class Queue:
             self._line(unit).appendleft(unit)
 
     def take(self, shape: Shape) -> list[Unit]:
-        """Remove and return all units of a shape."""
         line = self._lines.get(shape, deque())
         units = list(line)
         line.clear()
@@ -77,11 +76,11 @@ class Queue:
         return taken
 
     def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
-        """Take the units that share the next Ray task, and begin their attempts.
+        """Take the units that share the next Ray task, in order, and begin their attempts.
 
-        The Ray task runs the units in order. A unit gets a Ray task of its own if `is_alone`, if it
-        was tried before, or if it has actors. Ray has at most `window` Ray tasks of the shape.
-        While fewer than `window` units wait, each gets a Ray task of its own.
+        A unit gets a Ray task of its own if `is_alone`, if it was tried before, or if it has
+        actors. Ray has at most `window` Ray tasks of the shape: while fewer than `window` units
+        wait, each gets its own.
         """
         line = self._lines[shape]
         if is_alone or shape.actors:
@@ -101,11 +100,9 @@ class Queue:
         self._lines[shape].popleft().begin()
 
     def was_quick(self, shape: Shape) -> None:
-        """Let twice as many units of a shape share one Ray task, up to _MOST_TOGETHER."""
         self._together[shape] = min(2 * self._together.get(shape, 1), _MOST_TOGETHER)
 
     def was_slow(self, shape: Shape) -> None:
-        """Give each unit of a shape its own Ray task."""
         self._together[shape] = 1
 
     def _line(self, unit: Unit) -> deque[Unit]:

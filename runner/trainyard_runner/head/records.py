@@ -28,7 +28,7 @@ from trainyard_runner.wire.stream import EventStream
 # An event has at most this many values of the watched metric.
 _VALUES_AT_ONCE = 10_000
 # Messages that the head stores in files. After a failed write, the head drops the attempt's later
-# messages of these kinds, and still handles the others, such as `ended`.
+# messages of these kinds only.
 _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
 
 
@@ -111,8 +111,8 @@ class Records:
     def apply(self, record: AttemptRecord, batch: list[tuple[str, Any]]) -> None:
         """Turn an attempt's messages into events and files.
 
-        If the head cannot write a file, the record's `failure` says why, and the attempt's output,
-        checkpoints and outputs are dropped from then on.
+        If the head cannot write a file, the record's `failure` says why. From then on, the
+        attempt's output, checkpoints and outputs are dropped.
         """
         for kind, content in batch:
             if record.failure and kind in _KEPT:
@@ -126,8 +126,8 @@ class Records:
     def end(self, record: AttemptRecord, ending: Ending) -> None:
         """Write the event of an attempt's end.
 
-        If the attempt never started, the event of its start is written first. Archives that have
-        not arrived in full are dropped. Fields that the node did not send are null.
+        If the attempt never started, writes the event of its start first. Drops archives that have
+        not arrived in full. Fields that the node did not send are null.
         """
         self._drop_all(record)
         self._job_log.ended(record.task)
@@ -146,14 +146,14 @@ class Records:
         )
 
     def checkpoint_parts(self, task: str) -> Iterator[bytes]:
-        """Yield the parts of a task's newest checkpoint; none if there is no checkpoint."""
+        """Yield the parts of a task's newest checkpoint, if it has one."""
         path = self._directory / names.checkpoint_archive(task)
         if not path.exists():
             return iter(())
         return _read(path)
 
     def adopt(self, run: str, former: str, task: str) -> None:
-        """Let `task` begin from the checkpoint of the task `former` of another run, `run`.
+        """Let `task` begin from the checkpoint of the task `former` of the run `run`.
 
         If neither this head nor the storage has that checkpoint, nothing changes.
         """
@@ -162,14 +162,14 @@ class Records:
             durable.share(before, self._directory / names.checkpoint_archive(task))
 
     def inherit_checkpoint(self, task: str, parts: Iterator[bytes]) -> None:
-        """Store a checkpoint that the operator sent, for a task's first attempt."""
+        """Store a checkpoint that the operator sent for a task's first attempt."""
         incoming = Incoming(self._directory / names.checkpoint_archive(task))
         for part in parts:
             incoming.write(part)
         incoming.finish()
 
     def inherit_outputs(self, task: str, parts: Iterator[bytes]) -> None:
-        """Store outputs from the operator as archive 1 of a task, and write their event."""
+        """Store outputs from the operator as a task's archive 1, and write their event."""
         file = names.output_archive(task, 1)
         incoming = Incoming(self._directory / file)
         for part in parts:
@@ -223,7 +223,7 @@ class Records:
         record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
 
     def _metric(self, record: AttemptRecord, values: list[list[float]]) -> None:
-        """Write finite values of the watched metric, each [step, value, seconds since 1970]."""
+        """Write finite values of the metric: [step, value, seconds since 1970] each."""
         for begin in range(0, len(values), _VALUES_AT_ONCE):
             some = values[begin : begin + _VALUES_AT_ONCE]
             self._stream.write(Metric(record.task, record.attempt, some))

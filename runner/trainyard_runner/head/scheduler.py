@@ -41,10 +41,7 @@ class Scheduler:
         say: Callable[[str], None],
         sweep: Sweep | None = None,
     ) -> None:
-        """Prepare to run the tasks of a plan, and those that a sweep adds.
-
-        `say` writes a line to the job's log.
-        """
+        """`say` writes a line to the job's log."""
         self._plan = plan
         self._records = records
         self._stream = stream
@@ -87,7 +84,7 @@ class Scheduler:
     def run(self, stop_asked: Callable[[], float | None]) -> None:
         """Run until every task has ended, or the run is stopped.
 
-        `stop_asked` returns None until the run is asked to stop, and then the seconds left to do so.
+        `stop_asked` returns None until the run is asked to stop, then the seconds left to do so.
         """
         try:
             while self._has_more() and stop_asked() is None:
@@ -119,7 +116,7 @@ class Scheduler:
             self._in_flight.lose_dead_nodes()
 
     def _follow_sweep(self) -> None:
-        """Queue the tasks of a sweep's new trials; stop the tasks of trials that it has ended."""
+        """Queue the tasks of a sweep's new trials; stop the tasks of its ended trials."""
         if self._sweep is None:
             return
 
@@ -268,7 +265,7 @@ class Scheduler:
 
 
 def _units(plan: Plan) -> list[Unit]:
-    """Return the units of a plan, except for tasks that succeeded in the resumed run."""
+    """Return the plan's units, without tasks that succeeded in the resumed run."""
     skipped = plan.resume.skipped if plan.resume else ()
     tasks = tuple(task for task in plan.tasks if task.name not in skipped)
     if plan.together and tasks:

@@ -41,7 +41,7 @@ class Result:
 
 
 def missing(search: str) -> str | None:
-    """Import the packages of a search; return the first that this Python lacks, or None."""
+    """Import the packages of a search; return the first that is missing, or None."""
     for package in space.packages(search):
         try:
             importlib.import_module(package)
@@ -94,7 +94,7 @@ class Study:
         self.is_used_up = False
 
     def results(self) -> Iterator[Result]:
-        """Yield the results of configurations that have ended, in the order of their numbers.
+        """Yield the results of ended configurations, in the order of their numbers.
 
         A trial that was interrupted and continued under another number is left out.
         """
@@ -133,7 +133,7 @@ class Study:
     def _proposed(self, *, by_chance: bool) -> Any:
         """Return the search's next trial, or a random one; None if the space is used up.
 
-        Interrupted trials come first. The trial's configuration may be known already.
+        Interrupted trials come first. The configuration may be known already.
         """
         if by_chance:
             self._study.sampler = self._random

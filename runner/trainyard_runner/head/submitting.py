@@ -29,7 +29,7 @@ _HELD_BACK_AFTER = 8
 
 @dataclass
 class RayTask:
-    """One Ray task, and the attempts that it runs one after the other."""
+    """One Ray task, and the attempts that it runs in turn."""
 
     shape: Shape
     open: dict[int, Live]  # attempts that have not ended, by their order's number
@@ -98,13 +98,12 @@ class Submitter:
     def __init__(
         self, plan: Plan, records: Records, *, runner: shipped.Package, sent: Sent
     ) -> None:
-        """Prepare to submit attempts of a plan; `runner` is a package that nodes fetch."""
+        """`runner`: a package that nodes fetch."""
         self._plan = plan
         self._records = records
         self._sent = sent
         self._packages = (runner, sent.job)
-        # Without max_calls=0, Ray ends a worker after each GPU task. The start of another worker
-        # takes 1.2 to 1.9 s (measured).
+        # Without max_calls=0, Ray ends a worker after each GPU task; a new one takes 1.2 to 1.9 s.
         self._function = ray.remote(
             max_calls=0,
             max_retries=0,
@@ -112,8 +111,7 @@ class Submitter:
             _generator_backpressure_num_objects=_HELD_BACK_AFTER,
         )(shipped.attempts)
 
-        # Only attempts get the runtime_env, which Ray may have to install first. The smoke test and
-        # the runner start at once without it.
+        # Only attempts get the runtime_env: Ray may have to install its packages first.
         self._environment: dict[str, Any] = {}
         if plan.runtime_env:
             self._environment["runtime_env"] = plan.runtime_env
@@ -198,8 +196,8 @@ class Submitter:
         """
         checkpoint = []
         is_resumed = task.continues is not None or self._plan.resume is not None
-        # A first attempt that continues nothing has no checkpoint. Looking for its file would cost
-        # time in jobs of thousands of quick tasks.
+        # Other attempts have no checkpoint. Looking for the file would take time in jobs of
+        # thousands of quick tasks.
         if unit.attempt > 1 or is_resumed:
             checkpoint = [ray.put(part) for part in self._records.checkpoint_parts(task.name)]
 

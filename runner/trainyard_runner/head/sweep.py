@@ -22,9 +22,8 @@ from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import task_of
 
-# A sweep ends if this many configurations failed and none succeeded, because the next would fail,
-# too. Without this rule, a sweep with only a time limit would start failing configurations until
-# that limit.
+# A sweep ends if this many configurations failed and none succeeded: otherwise, a sweep with only a
+# time limit would start failing configurations until that limit.
 FIRST_FAILURES = 20
 
 
@@ -58,7 +57,7 @@ class Sweep:
     ) -> None:
         """Count the results that a former run left in the study, and write their events.
 
-        `spec` is the plan's `sweep`. `write` writes an event.
+        `spec` is the plan's `sweep`.
         """
         self._spec = spec
         self._study = study
@@ -90,8 +89,8 @@ class Sweep:
     def next_units(self, nodes: Sequence[Node]) -> list[Unit]:
         """Open new trials while `_may_open` allows more; return their units.
 
-        This also finishes the sweep when it has reached its limit of time or samples, has used up
-        its space, or finds no new configuration. The time limit stops running trials, too.
+        Finishes the sweep at its limit of time or samples, if its space is used up, or if the
+        search finds no new configuration. The time limit stops running trials, too.
         """
         limit = self._spec["time"]
         samples = self._spec["samples"]

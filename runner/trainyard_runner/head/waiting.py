@@ -189,7 +189,7 @@ def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) ->
     if not packages:
         return None
 
-    # For a wheel of the job, the package is a path that Ray replaces: only the file's name is shown.
+    # A wheel of the job is a path that Ray replaces: only the file's name is shown.
     named = ", ".join(name.rpartition("/")[2] for name in packages[:_MOST_PACKAGES])
     if len(packages) > _MOST_PACKAGES:
         named += f" and {len(packages) - _MOST_PACKAGES} more"
@@ -203,7 +203,7 @@ def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) ->
 
 
 def _kept(name: str, cluster: Cluster, *, run: str) -> str:
-    """Return, in words, how much of a resource each run holds or needs free for actors."""
+    """Say how much of a resource each run holds, or needs free for actors."""
     used = 0.0
     by = []
     for holding in cluster.holdings:
@@ -251,7 +251,7 @@ def _in_use(
 
 
 def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held]:
-    """Yield how much of a resource each run holds on `places`; runs that hold none are left out."""
+    """Yield how much of a resource each run holds on `places`; skip runs that hold none."""
     for holding in cluster.holdings:
         of_run = cluster.started.get(holding.run, {})
         by_tasks = 0.0
@@ -269,14 +269,14 @@ def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held
 
 
 def _bare(name: str, value: float) -> str:
-    """Return an amount without its unit; memory, which is in bytes, as GiB."""
+    """Return an amount without its unit; memory as GiB."""
     if name == "memory":
         return f"{round(value / 2**30, 2):g}"
     return f"{round(value, 3):g}"
 
 
 def _only(task: Task, name: str) -> Task:
-    """Return a copy of a task that asks only for its amount of the resource `name`."""
+    """Return a task that asks only for its amount of the resource `name`."""
     others: dict[str, Any] = {key: 0 for ray_name, key in RESOURCES.items() if ray_name != name}
     custom = {key: amount for key, amount in task.custom.items() if key == name}
     return replace(task, **others, custom=custom)

@@ -176,7 +176,6 @@ class Attempt:
         yield from self._rest_of_output(child)
 
     def _note_refusal(self, child: Child, refused: str) -> None:
-        """Fail the attempt, and print where the program was searched for."""
         self._final = {"exit": None}
         self._verdict = ("failed", refused)
         if child.searched:
@@ -184,7 +183,7 @@ class Attempt:
             self._pending.append(("output", line.encode()))
 
     def _wait(self, child: Child, poll: select.poll, milliseconds: float | None) -> None:
-        """Wait until the command prints or ends; read its output and the guard's last message."""
+        """Read the command's output and the guard's last message, if they come in time."""
         ready = dict(poll.poll(milliseconds))
         if child.output in ready and not self._buffer.read(child.output, _READ):
             poll.unregister(child.output)
@@ -192,9 +191,9 @@ class Attempt:
             self._final = child.ended()
 
     def _look(self, child: Child, stop: StopWatch) -> None:
-        """Pin the package, read the metric, and end the command if a rule or a request demands it.
+        """Pin the package, read the metric, and end the command if due.
 
-        The rules are the timeout and the metric's rules. Quick commands need none of this.
+        Quick commands need none of this.
         """
         if self._memory_kills is None:
             self._memory_kills = _kernel_memory_kills()
@@ -384,7 +383,7 @@ def _inherited() -> dict[str, str]:
 
 
 def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]:
-    """Return the outcome and the reason of a command that was not stopped."""
+    """Return outcome and reason of a command that was not stopped."""
     if status == 0:
         return "succeeded", None
     if status is None:

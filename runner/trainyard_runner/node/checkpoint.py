@@ -53,10 +53,10 @@ class CheckpointWatch:
         self.due = 0.0  # when to call `look` next, in the clock's time
 
     def look(self) -> Iterator[Message]:
-        """Look at the directory, and send a snapshot if one is due."""
+        """Send a snapshot if one is due."""
         began = self._clock()
         now, _ = archive.scan(str(self._directory))
-        # Scans take at most a tenth of the time: a directory with many files is scanned less often.
+        # Scans take at most a tenth of the time.
         self.due = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
 
         if now != self._seen:
@@ -113,8 +113,8 @@ class CheckpointWatch:
     ) -> Generator[Message, None, bool]:
         """Send a snapshot without the files `skip`; return whether the head keeps it.
 
-        With `strict`, any change of the directory during the copy drops the snapshot; otherwise only
-        a change of a copied file does.
+        With `strict`, any change of the directory during the copy drops the snapshot; otherwise,
+        only a change of a copied file does.
         """
         size = data_bytes(now)
         if size > self._limit:

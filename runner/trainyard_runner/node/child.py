@@ -66,7 +66,7 @@ class GuardLink:
 
 
 def connected_guard() -> GuardLink:
-    """Return this worker's guard; start a new guard if the old one is gone."""
+    """Return this worker's guard; start one if there is none."""
     global _guard
     if _guard is not None:
         # Between commands, a readable socket means that the guard is gone.
@@ -93,7 +93,8 @@ class Child:
         """Have the guard start the command; if the start fails, `refused` is the reason.
 
         `mark`: a variable of the command's environment ("NAME=value"), by which its processes are
-        found if the guard dies. `scratch`: the directory that the guard removes if this worker dies.
+        found if the guard dies. `scratch`: the directory that the guard removes if this worker
+        dies.
         """
         self._mark = mark
         self.guard = connected_guard()
@@ -127,10 +128,7 @@ class Child:
         self.pid: int = answer.get("pid", 0)
 
     def stop(self, grace: float) -> None:
-        """Ask the guard to end the command's processes: SIGTERM, `grace` seconds, SIGKILL.
-
-        Returns at once.
-        """
+        """Ask for SIGTERM, and for SIGKILL after `grace` seconds; return at once."""
         self._ask({"stop": grace, "dump": False})
 
     def dump_and_stop(self, grace: float) -> dict[str, Any] | None:
@@ -145,7 +143,7 @@ class Child:
         return self._final(message)
 
     def ended(self) -> dict[str, Any]:
-        """Wait until the command and its processes have ended; return the guard's last message."""
+        """Wait until all processes have ended; return the guard's last message."""
         return self._final(self.guard.receive())
 
     def _ask(self, request: dict[str, Any]) -> None:
@@ -161,10 +159,6 @@ class Child:
         return message or {"exit": None, "left": False}
 
     def files_written(self, below: Path, *, mapped_only: bool = False) -> set[str]:
-        """Return the files that the command's processes have open for writing below a directory.
-
-        Files that are mapped for writing count, too; with `mapped_only`, only these.
-        """
         return proctree.files_written(self._processes(), str(below), mapped_only=mapped_only)
 
     def _processes(self) -> list[int]:

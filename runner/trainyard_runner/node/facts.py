@@ -76,8 +76,8 @@ print(json.dumps(found))
 def gather(question: dict[str, Any]) -> dict[str, Any]:
     """Collect the facts of a node for the smoke test.
 
-    `question` has "timeout" (seconds for each program) and these booleans. "gpus": run nvidia-smi.
-    "torch": try torch. "isolated": this task has one GPU; try torch also with only that GPU.
+    `question` has "timeout" (seconds for each program) and booleans. "gpus": run nvidia-smi.
+    "torch": try torch. "isolated": this task has one GPU; try torch with only that GPU, too.
     "graphics": list Vulkan's devices.
     """
     worker = ray._private.worker.global_worker
@@ -148,8 +148,8 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
 def gpu_models(listing: str, *, visible: str | None) -> list[str]:
     """Return the models of the GPUs that `nvidia-smi -L` lists and that this node may use.
 
-    nvidia-smi lists every GPU of the machine, and several nodes may share a machine. `visible` is
-    the node's CUDA_VISIBLE_DEVICES: indices or UUIDs; None for all.
+    Nodes may share a machine, of which nvidia-smi lists every GPU. `visible`: the node's
+    CUDA_VISIBLE_DEVICES, indices or UUIDs; None for all.
     """
     listed = re.findall(r"^GPU (\d+): (.*?) \(UUID: ([^)]+)\)", listing, re.MULTILINE)
     if visible is None:
@@ -239,7 +239,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _memory() -> int | None:
-    """Return the bytes that this node may use: the machine's memory, or its container's limit."""
+    """Return the machine's memory in bytes, or its container's limit if lower."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):

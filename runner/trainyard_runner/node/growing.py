@@ -20,7 +20,7 @@ class GrowingFile:
         self._read = 0  # lines
         self._end = 0  # the offset where the reading ended
         self._last = b""  # the bytes before that offset
-        self._is_inside = False  # whether that offset is inside a line that is too long
+        self._is_inside = False  # whether the offset is inside a line that is too long
         # The file's first line, which in a table names the columns.
         self.first = b""
         # Whether the last reading ended before the end of the file.
@@ -77,7 +77,7 @@ class GrowingFile:
 
 
 def _end_of(file: BinaryIO, lines: int) -> int | None:
-    """Return the offset where line `lines` of a file ends; None if the file has fewer lines."""
+    """Return the offset where line `lines` ends; None if the file has fewer lines."""
     file.seek(0)
     for block in iter(lambda: file.read(_BLOCK), b""):
         count = block.count(b"\n")

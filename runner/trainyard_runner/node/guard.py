@@ -7,9 +7,9 @@ subreaper: all processes that the command starts stay its descendants, in any se
 ends them when the command has ended, when the worker asks for it, and when the worker is gone (the
 socket closes).
 
-A task can kill the guard, which is its parent process. Therefore the guard itself has a parent, also
-a subreaper. That parent waits until the guard is gone, ends the processes that the guard left, and
-informs the worker. If the parent dies, the guard ends, too.
+A task can kill the guard, its parent process. Therefore the guard has a parent, also a subreaper.
+That parent waits until the guard is gone, ends the processes that the guard left, and informs the
+worker. If the parent dies, the guard ends, too.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ class Guard:
         )
 
     def _watch(self) -> float:
-        """Wait until the command has ended, or the worker asks to end it.
+        """Wait until the command ends, or the worker asks to end it.
 
-        Returns the seconds between SIGTERM and SIGKILL for the remaining processes. Exits this
-        process if the worker is gone.
+        Returns the seconds from SIGTERM to SIGKILL for the remaining processes. Exits this process
+        if the worker is gone.
         """
         while True:
             self._reap()
@@ -137,7 +137,7 @@ class Guard:
         return []
 
     def _end_all(self, grace: float) -> bool:
-        """End the command's remaining processes; return whether one could not be ended."""
+        """End the remaining processes; return whether one could not be ended."""
         if self._reap() and self._is_reaper:
             return False
         return not proctree.end(self._tree, grace=grace)
@@ -150,7 +150,7 @@ class Guard:
         return [*tree, *proctree.in_group(self._main)]
 
     def _reap(self) -> bool:
-        """Collect the status of dead children; return whether no child is left."""
+        """Reap dead children; return whether no child is left."""
         try:
             while True:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -182,7 +182,7 @@ class Guard:
     def _receive(self) -> dict[str, Any] | None:
         """Wait for the worker's next request; return None if the worker is gone.
 
-        The request's "output" is the descriptor of the command's output pipe, which the worker sent.
+        The request's "output" is the descriptor of the command's output pipe.
         """
         try:
             head, descriptors, _, _ = socket.recv_fds(self._control, frames.HEAD_BYTES, 1)
@@ -263,7 +263,7 @@ def _find(program: str, path: str) -> str:
 
 
 def _first_line_reason(script: str) -> str:
-    """Say why an existing script cannot start: the program in its first line is missing."""
+    """Say why a script cannot start: the program in its first line is missing."""
     with contextlib.suppress(OSError), Path(script).open("rb") as file:
         first = file.readline(256).rstrip(b"\n").decode(errors="replace")
         if first.startswith("#!"):
@@ -280,7 +280,6 @@ def _is_executable(path: Path) -> bool:
 
 
 def _outlive(guard: int, control: socket.socket) -> None:
-    """Wait until the guard is gone, end the processes that it left, then inform the worker."""
     os.waitpid(guard, 0)
     is_clean = proctree.end(_orphans, grace=LEFTOVER_GRACE)
     with contextlib.suppress(OSError):  # the worker may be gone, too

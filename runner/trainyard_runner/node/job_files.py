@@ -62,7 +62,7 @@ class JobFiles:
         return copied
 
     def _unpacked(self) -> Path:
-        """Return the directory of the unpacked files; fetch them first if missing or changed."""
+        """Return the files' directory; unpack them again if missing or changed."""
         if self._place.is_dir() and not _is_intact(self._place):
             self._remove()
         if not self._place.is_dir():
@@ -135,7 +135,7 @@ def _copy(item: os.DirEntry[str], path: Path) -> Identity:
         else:
             _copy_content(source.fileno(), target.fileno(), found.st_size)
         os.fchmod(target.fileno(), mode)
-        # The copy gets the original's mtime. A write by the task makes the mtime newer.
+        # The original's mtime: a write by the task makes it newer.
         os.utime(target.fileno(), ns=(found.st_mtime_ns, found.st_mtime_ns))
         inode = os.fstat(target.fileno()).st_ino
 
@@ -159,10 +159,7 @@ def _copy_content(source: int, target: int, size: int) -> None:
 
 
 def _is_intact(place: Path) -> bool:
-    """Return whether an unpacked package's files are unchanged.
-
-    Compares their ctimes, which no program can set.
-    """
+    """Compare the files' ctimes, which no program can set, with the file `sealed`."""
     try:
         sealed = (place / "sealed").stat().st_ctime_ns
         return all(moment <= sealed for moment in _touched(place / "files"))

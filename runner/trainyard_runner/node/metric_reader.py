@@ -20,8 +20,7 @@ from trainyard_runner.wire.names import plain
 Point = tuple[str, float | None, float, float]
 
 _LONGEST_LINE = 1024 * 1024
-# A message names the metrics that were found. These limits apply to the kept names, because
-# programs may write any number of names.
+# Limits of the names that are kept for messages: programs may write any number of names.
 _LONGEST_NAME = 100
 _MOST_NAMES = 1000
 
@@ -34,10 +33,10 @@ class MetricReader:
     ) -> None:
         """Skip the present content of event and text files below `roots`.
 
-        A former attempt wrote that content: make the reader after these files are restored, and
-        before the command starts. `roots`: the command's working directory, then its output
-        directory. `environment`: the command's. With MLflow as the source, this starts MLflow's
-        client as a process.
+        A former attempt wrote it: make the reader after these files are restored, and before the
+        command starts. `roots`: the command's working directory, then its output directory.
+        `environment`: the command's. If MLflow is the source, this starts MLflow's client as a
+        process.
         """
         self.names: set[str] = set()
         self._metric = plain(watch["metric"])
@@ -87,7 +86,6 @@ class MetricReader:
 
     @property
     def has_more(self) -> bool:
-        """Return whether a text file has more content to read now."""
         return any(isinstance(source, _TextFiles) and source.has_more for source in self._sources)
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ _LOCAL = re.compile(r"(?:sqlite:///|file:(?://)?)([^?]*)")
 
 
 def context(attempt: str) -> dict[str, str]:
-    """Return the environment variables by which MLflow tags a command's runs with the attempt."""
+    """Return the variables by which MLflow tags runs with the attempt."""
     return {"MLFLOW_RUN_CONTEXT": json.dumps({_TAG: _quoted(attempt)})}
 
 
@@ -117,7 +117,7 @@ def _new(
 
 
 def _quoted(attempt: str) -> str:
-    """Return an attempt's id percent-encoded: MLflow's filters cannot contain quotation marks."""
+    """Percent-encode an attempt's id: MLflow's filters cannot contain quotation marks."""
     return urllib.parse.quote(attempt, safe="/:=,")
 
 

@@ -1,8 +1,8 @@
 """Runs attempts on their node, one after another in one Ray task.
 
-A Ray task takes as much time as a quick command, and so does a yield. Quick attempts therefore share
-one Ray task and one yield. A longer attempt is the last one of its Ray task: the remaining attempts
-are returned to the head, which submits them again.
+A Ray task takes as much time as a quick command, and so does a yield. Quick attempts therefore
+share one Ray task and one yield. A longer attempt is the last one of its Ray task: the remaining
+attempts return to the head, which submits them again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from trainyard_runner.shipped import Package
 from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.outcome import QUICK
 
-# (Number of an order, messages of its attempt). None instead of messages means that the order is
-# returned to the head.
+# (Number of an order, messages of its attempt); None returns the order to the head.
 Messages = list[tuple[int, Batch | None]]
 
 
 def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Messages]:
-    """Run the orders' attempts, and yield their messages; stop after an attempt that is not quick.
+    """Run the orders' attempts in turn, and yield their messages; stop after a slow one.
 
-    The remaining orders are returned as soon as that attempt has run longer than QUICK.
+    The remaining orders are returned once that attempt has run longer than QUICK.
     """
     messages: Messages = []
     sent = time.monotonic()
@@ -96,6 +95,6 @@ def _attempt(order: Order, job: Package | None, spare: Spare) -> Generator[Batch
 
 
 def _parts(references: list[Any]) -> Iterator[bytes]:
-    """Fetch and yield an archive's parts one by one: the whole may not fit in memory."""
+    """Fetch an archive's parts one by one: the whole may not fit in memory."""
     for reference in references:
         yield ray.get(reference)

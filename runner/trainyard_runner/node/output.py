@@ -13,7 +13,7 @@ _TAIL_LINES = 20
 
 
 class OutputBuffer:
-    """Collects output until it is due to be sent, and keeps the last lines for the end event."""
+    """Collects output until it is due, and keeps the last lines for the end event."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -36,7 +36,7 @@ class OutputBuffer:
         return bool(chunk)
 
     def add(self, line: str) -> None:
-        """Add a line from the runner; first end the task's last line if it is unfinished."""
+        """Add a line from the runner; first end the task's unfinished line."""
         is_open = not (self._bytes or self._tail or b"\n").endswith(b"\n")
         self._bytes += b"\n" * is_open + line.encode() + b"\n"
 
@@ -49,9 +49,10 @@ class OutputBuffer:
         return self.full() or time.monotonic() - self._since >= _EVERY
 
     def take(self, *, everything: bool = False) -> list[tuple[str, Any]]:
-        """Remove and return the chunks to send, as messages.
+        """Take the chunks to send, as messages.
 
-        The unfinished last line is held back once, unless the buffer is full or `everything` is set.
+        The unfinished last line is held back once, unless the buffer is full or `everything` is
+        set.
         """
         taken: list[tuple[str, Any]] = []
         while self._bytes:

@@ -68,7 +68,7 @@ class OutputWatch:
         self.left_out: list[LeftOut] = []
 
     def look(self) -> Iterator[Message]:
-        """Yield the messages of an archive with the changes since the last look, if any."""
+        """Send the changes since the last look, if any."""
         began = self._clock()
         began_ns = self._wall_ns()
         # Called before and after the scan: a file mapped only in between gets a new mtime.
@@ -85,11 +85,11 @@ class OutputWatch:
 
         yield from self._send(entries, left_out, unsettled)
         self.left_out = left_out
-        # Pauses take twice as long as looks, so that looks take at most a third of the time.
+        # Looks take at most a third of the time.
         self.due = self._clock() + max(self._every, 2 * (self._clock() - began))
 
     def held(self) -> dict[str, int]:
-        """Return the number and bytes of the files that the head has now."""
+        """Count the files that the head has now, and their bytes."""
         files = [entry for entry in self._sent.values() if entry.is_file]
         return {"files": len(files), "bytes": sum(entry.size for entry in files)}
 
@@ -131,7 +131,7 @@ class OutputWatch:
         self._note_sent(entries, removed, bad)
         self._again = unsettled | bad
 
-        # A whole archive replaces everything, and needs no list of removed files.
+        # A whole archive needs no list of removed files.
         pieces: list[list[str]] = [[]]
         if not is_whole:
             # The archive's message has only the first piece. Removed names that the archive uses
@@ -147,9 +147,9 @@ class OutputWatch:
             yield ("outputs", {"files": 0, "whole": False, "removed": names, "left_out": []})
 
     def _is_whole_due(self, entries: Entries, removed: list[str], lost: set[str]) -> bool:
-        """Return whether to send all outputs, in an archive that replaces the head's archives.
+        """Return whether to send all outputs, to replace the head's archives.
 
-        False while a path cannot be read, because the head may have a former version of that path.
+        False while a path cannot be read: the head may have a former version of that path.
         """
         if self._held is None:
             return True
@@ -224,7 +224,7 @@ def in_words(left_out: list[LeftOut]) -> str:
 
 
 def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
-    """Return whether an entry is gone or has another type, so that the head must remove it.
+    """Return whether the head must remove an entry: it is gone, or has another type.
 
     An unreadable entry, or an entry below an unreadable directory, is not gone.
     """
@@ -236,7 +236,7 @@ def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
 
 
 def _in_pieces(names: list[str]) -> list[list[str]]:
-    """Split names into pieces that each fit into one message; without names, one empty piece."""
+    """Split names into pieces of one message each; without names, one empty piece."""
     pieces: list[list[str]] = [[]]
     size = 0
     for name in names:
@@ -253,5 +253,5 @@ def _order(entry: Entry) -> tuple[bool, str]:
 
 
 def _is_no_curve(entry: Entry) -> bool:
-    """Return a sort key that puts TensorBoard's event files first: users look at them first."""
+    """Sort TensorBoard's event files first: users look at them first."""
     return "tfevents" not in entry.name

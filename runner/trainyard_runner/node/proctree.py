@@ -19,19 +19,19 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Let this process adopt its orphaned descendants; return False outside of Linux."""
+    """Let this process adopt orphaned descendants; return False outside of Linux."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def end_with_parent() -> None:
-    """Let this process get SIGTERM when its parent ends (Linux)."""
+    """Ask for SIGTERM when the parent ends (Linux)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def descendants(root: int) -> list[int]:
-    """Return the processes below `root`, parents before children, without `root` itself."""
+    """Return the processes below `root`, parents before children."""
     children: Callable[[int], list[int]]
     if Path(f"/proc/{root}/task/{root}/children").exists():
         children = _children_from_kernel
@@ -60,7 +60,7 @@ def parent(pid: int) -> int:
 def with_environment(entry: str) -> list[int]:
     """Return the processes that were started with `entry` ("NAME=value") in their environment.
 
-    A process is found only if this user may read its environment in /proc.
+    Finds only processes whose environment this user may read in /proc.
     """
     wanted = os.fsencode(entry)
     found = []
@@ -83,7 +83,7 @@ def in_group(group: int) -> list[int]:
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
-    """Send a signal to each process; skip processes that are gone or belong to another user."""
+    """Signal processes; skip those that are gone or belong to another user."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -92,8 +92,7 @@ def send(pids: list[int], number: signal.Signals) -> None:
 def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
     """End processes: SIGTERM, `grace` seconds, SIGKILL for 5 s; return whether none is left.
 
-    `list_pids` returns the remaining processes. It is called again before each signal, because
-    processes may still start others.
+    `list_pids` is called again before each signal: processes may still start others.
     """
     send(list_pids(), signal.SIGTERM)
     if gone_within(list_pids, grace):
@@ -132,10 +131,9 @@ def is_python(pid: int) -> bool:
 
 
 def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> set[str]:
-    """Return the full paths of the files that processes can write below a directory.
+    """Return the full paths of files below a directory that processes have mapped for writing.
 
-    These are files that are mapped for writing and, without `mapped_only`, files that are open for
-    writing. On systems without /proc, no files are found.
+    Without `mapped_only`, files open for writing count, too. Without /proc, no files are found.
     """
     paths: set[str] = set()
     for pid in pids:
@@ -175,7 +173,7 @@ def _is_writable(fdinfo: bytes) -> bool:
 
 
 def _children_from_kernel(parent: int) -> list[int]:
-    """Return a process's children, from /proc/PID/task/*/children (CONFIG_PROC_CHILDREN)."""
+    """Read /proc/PID/task/*/children, which needs CONFIG_PROC_CHILDREN."""
     children = []
     for thread in _listing(_PROC / str(parent) / "task"):
         children += [int(pid) for pid in _read(thread / "children").split()]
@@ -183,7 +181,7 @@ def _children_from_kernel(parent: int) -> list[int]:
 
 
 def _children_from_table() -> Callable[[int], list[int]]:
-    """List all processes; return a function that returns a process's children in that list."""
+    """List all processes once; return a function that looks up children in that list."""
     table: dict[int, list[int]] = {}
     for pid, parent in _parents():
         table.setdefault(parent, []).append(pid)

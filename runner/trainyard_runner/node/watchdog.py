@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from trainyard_runner.node.metric_reader import MetricReader
 from trainyard_runner.wire.names import plain
 
-# At least this many seconds pass between two readings: of files, or of an MLflow server.
+# The least seconds between two readings of files, and of an MLflow server.
 _EVERY = 1.0
 _EVERY_OF_SERVER = 5.0
 # The pause after a reading, in multiples of the reading's duration: tasks may have many files.
 _SHARE = 5
 _LAST_SECONDS = 60.0
-# Seconds. Attempts look every 0.2 s; a longer pause means that the node was suspended or overloaded.
+# Seconds. Attempts look every 0.2 s; a longer pause means a suspended or overloaded node.
 _PACE = 0.4
 _NAMED = 12
 _LONGEST_ERROR = 500
@@ -37,7 +37,7 @@ class Broken(NamedTuple):
 class Rules:
     """Decides when an attempt has to end.
 
-    All times are seconds of a clock that begins with the attempt, and pauses while the node is
+    Times are seconds of a clock that begins with the attempt, and pauses while the node is
     suspended or overloaded. `moved`: when the last finite value was read. `changed`: when a
     different value was last read. A failed reading restarts both. `last`: the last finite value.
     """
@@ -51,7 +51,7 @@ class Rules:
     before: list[float] | None = None
 
     def take(self, values: list[list[float]], *, at: float) -> None:
-        """Note values that were read at the time `at`: each [step, value, ...], the oldest first."""
+        """Note values read at the time `at`: [step, value, ...] each, oldest first."""
         for value in values:
             if not math.isfinite(value[1]):
                 if self.not_finite is None:
@@ -64,12 +64,12 @@ class Rules:
             self.moved = at
 
     def hold(self, *, at: float) -> None:
-        """Restart the times of `silence` and `constant`, because reading failed at the time `at`."""
+        """Restart the times of `silence` and `constant` after a failed reading."""
         self.moved = at
         self.changed = at
 
     def broken(self, *, at: float) -> Broken | None:
-        """Return the first rule that is broken at the time `at`, or None."""
+        """Return the first rule that is broken at the time `at`."""
         metric = self.watch["metric"]
         if self.not_finite:
             step, value = self.not_finite[:2]
@@ -104,7 +104,7 @@ def _before(known: list[float] | None) -> str:
 class MetricWatch:
     """Reads one attempt's metric in a thread, and applies the rules to its values.
 
-    The metric of a quick attempt is read only once, at the end.
+    A quick attempt's metric is read once, at the end.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class MetricWatch:
         return self._take(reading)
 
     def last(self) -> Iterator[tuple[str, Any]]:
-        """Yield the last new values as messages, after the attempt's end.
+        """After the attempt's end, yield the last values as messages.
 
         After _LAST_SECONDS, yields a note that the metric was not read to its end.
         """
@@ -164,7 +164,7 @@ class MetricWatch:
         yield "note", f"{metric} was not read to its end within {_LAST_SECONDS:.0f} s"
 
     def missing(self) -> str | None:
-        """Return a note if an ended attempt wrote no finite value; None if it wrote one."""
+        """Return a note if the ended attempt wrote no finite value."""
         if self._rules.last:
             return None
         return f"no value of {self._rules.watch['metric']}{self._wrote()}"
@@ -186,7 +186,7 @@ class MetricWatch:
             values = reading.result()
 
         self._rules.take(values, at=self._clock)
-        # The rules count time up to the reading's beginning: it may have missed later values.
+        # Time counts up to the reading's beginning: the reading may miss later values.
         broken = self._rules.broken(at=self._began)
         if broken and not self.broken and (broken.rule == "nan" or not has_ended):
             self.broken = broken
@@ -199,7 +199,7 @@ class MetricWatch:
         return [("metric", finite)]
 
     def _wrote(self) -> str:
-        """Return, in words, the metrics that were written instead, or why none could be read."""
+        """Name the metrics that were written instead, or say why none could be read."""
         if self._error is not None:
             return f"; it could not be read: {self._error}"
         names = list(self._reader.names)

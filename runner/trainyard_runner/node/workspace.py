@@ -32,7 +32,7 @@ class Spare:
         self._root: Path | None = None
 
     def take(self, prefix: str, parent: Path) -> Path | None:
-        """Rename the kept directories' parent for the next attempt; return its path, or None."""
+        """Rename the kept root for the next attempt, if there is one."""
         if self._root is None:
             return None
         root = self._root
@@ -43,13 +43,12 @@ class Spare:
         self._root = root
 
     def close(self) -> None:
-        """Remove the directories that were not taken."""
         if self._root is not None:
             _remove(self._root)
 
 
 class Workspace:
-    """The directories of one attempt, on the node where it runs."""
+    """The directories of one attempt."""
 
     def __init__(self, home: Path, order: Order, spare: Spare) -> None:
         parent = home / "work"
@@ -105,7 +104,7 @@ class Workspace:
         return copied
 
     def keep_token(self, token: str) -> Path:
-        """Write the cluster's token to a file that only this process's user can read."""
+        """Write the cluster's token to a file that only this user can read."""
         file = self.root / "token"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as opened:
@@ -116,7 +115,6 @@ class Workspace:
         _remove(self.root)
 
     def hand_on(self) -> None:
-        """Keep the directories for the next attempt if `_is_renewed`, else remove them."""
         if self._is_renewed():
             self._spare.keep(self.root)
         else:
@@ -137,7 +135,7 @@ class Workspace:
     def _state(self) -> list[tuple[int, ...]]:
         """Return the inode, mode, owner, group and ctime of each directory.
 
-        The ctime of the command's directory counts as 0, because copying the job's files changes it.
+        The ctime of the command's directory counts as 0: copying the job's files changes it.
         """
         states: list[tuple[int, ...]] = []
         for path in (self.root, self.directory, self.output, self.checkpoint):
@@ -152,10 +150,9 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of an attempt's command.
 
-    `inherited` is the worker's environment, whose variables TRAINYARD_... are dropped, because
-    another run may have set them. The cluster's token is not among the variables, because programs
-    print variables and send them to trackers. If the worker has the token as a variable, as in
-    pods, the token is written to a file, which Ray reads when the command connects.
+    `inherited`: the worker's environment. Its variables TRAINYARD_... are dropped: another run may
+    have set them. If it has the cluster's token, as in pods, the token moves to a file, which Ray
+    reads when the command connects: programs print variables and send them to trackers.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("TRAINYARD_")}
     token = kept.pop("RAY_AUTH_TOKEN", None)
@@ -207,9 +204,9 @@ def _defaults(order: Order) -> dict[str, str]:
 def _for_ray(order: Order) -> dict[str, str]:
     """Return variables that give the command, as a driver of Ray, the job's runtime_env.
 
-    `ray.init()` reads these variables, as under `ray job submit --runtime-env`. The driver's
-    workers then have the job's files, packages and variables on every node. Ray merges the
-    runtime_env of a program's own `ray.init(runtime_env=...)` key by key, instead of rejecting it.
+    `ray.init()` reads them, as under `ray job submit --runtime-env`: the driver's workers have the
+    job's files, packages and variables on every node. Ray merges the runtime_env of a program's own
+    `ray.init(runtime_env=...)` key by key, instead of rejecting it.
     """
     environment = dict(order["ray_environment"])
     variables = {**environment.get("env_vars", {}), **order["env"]}

@@ -1,7 +1,7 @@
 """Directories as tar archives in parts: made on a worker node, assembled on the head.
 
-Symbolic links are never followed. A link is kept if its target is inside the archive, else left out.
-Sockets, pipes, devices, and paths that are too long to open are left out, too.
+Symbolic links are never followed. A link is kept if its target is inside the archive. Other links
+are left out, as are sockets, pipes, devices, and paths that are too long to open.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ Entries = dict[str, Entry]
 def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
     """Return the entries of everything below `root`, and the paths that are left out.
 
-    Entries are named `prefix`/PATH, with PATH relative to `root`. A directory that cannot be read is
-    left out with its content, and so is `root` itself if it is a link.
+    Entries are named `prefix`/PATH, with PATH relative to `root`. A directory that cannot be read
+    is left out with its content, and so is `root` itself if it is a link.
     """
     found: Entries = {}
     left_out: list[LeftOut] = []
@@ -117,9 +117,9 @@ def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
 def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
     """Return the entries of a declared output, and the paths that are left out.
 
-    `path` is a file, a link, or a directory with everything below it. `name` is the name of `path`
-    in the archive. A missing path has no entries and nothing left out. If `path` itself is a pipe,
-    a device or a link that leads outside, it is left out as lost, because the job declares it.
+    `path` is a file, a link, or a directory with everything below it; `name` is its name in the
+    archive. A missing path has no entries and nothing left out. A pipe, a device or a link that
+    leads outside is left out as lost, because the job declares it.
     """
     parent, base = posixpath.split(path)
     entry = _entry(name, root=parent, inside=base)
@@ -156,7 +156,7 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
 def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
     """Return the entries, except links whose targets exist but are not sent.
 
-    Such links are appended to `left_out` as lost. Links to paths that do not exist are kept.
+    Appends these links to `left_out` as lost.
     """
     kept: Entries = {}
     for name, entry in entries.items():
@@ -318,7 +318,7 @@ def _changed(entry: Entry, descriptor: int) -> bool:
 
 
 def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[bytes, None, bool]:
-    """Yield a file's header and content; return whether the whole content could be read."""
+    """Yield a file's header and content; return whether all content could be read."""
     size = found.st_size
     is_whole = True
     if found.st_blocks * 512 < size:
@@ -347,7 +347,7 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
 
 
 def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
-    """Return (offset, length) of each of a file's data segments, without the holes."""
+    """Return (offset, length) of each data segment of a file, without the holes."""
     found: list[tuple[int, int]] = []
     at = 0
     while at < size:

@@ -11,7 +11,7 @@ _ATTEMPT = "trainyard_attempt"
 
 
 def left_in_words(actors: int, groups: int) -> str:
-    """Return the actors and groups that drivers left, in words; "" if there are none."""
+    """Count the actors and groups that drivers left, in words; "" if there are none."""
     parts = []
     for count, name in [(actors, "detached actor"), (groups, "detached placement group")]:
         if count:
@@ -34,12 +34,12 @@ class Driver:
     attempt: int
 
     def metadata(self) -> dict[str, str]:
-        """Return the metadata of the driver's Ray job, all as text, which Ray requires."""
+        """Return the metadata of the driver's Ray job; Ray accepts only text."""
         return {_RUN: self.run, _TASK: self.task, _ATTEMPT: str(self.attempt)}
 
     @classmethod
     def of(cls, metadata: Mapping[str, str]) -> Driver | None:
-        """Return the attempt that the metadata of a Ray job name; None if they name no task."""
+        """Return the attempt that a Ray job's metadata name; None if they name no task."""
         if _TASK not in metadata:
             return None
         attempt = 0

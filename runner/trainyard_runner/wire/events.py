@@ -24,7 +24,7 @@ _BYTES = 1e16
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """An event. `seq` (0, 1, 2, ...) and `time` (seconds since 1970) are its place in the stream."""
+    """An event; `seq` (0, 1, 2, ...) and `time` (Unix seconds) are its place in the stream."""
 
     kind: ClassVar[str]
 
@@ -64,7 +64,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True)
 class NodeFound(Event):
-    """A node's hardware and versions, found by the smoke test; `memory` in bytes."""
+    """A node's hardware and versions; `memory` in bytes."""
 
     kind = "node"
 
@@ -83,7 +83,7 @@ class NodeFound(Event):
 
 @dataclass(frozen=True)
 class Check(Event):
-    """The result of one rung of the smoke test on one node, or on the whole cluster (node None).
+    """The result of one rung of the smoke test; `node` is None for the whole cluster.
 
     `ok` is also true for a rung that was skipped.
     """
@@ -111,7 +111,7 @@ class GateEnded(Event):
 
 @dataclass(frozen=True)
 class AttemptStarted(Event):
-    """An attempt's command has begun; `node` is None if the attempt ended without a node."""
+    """An attempt began; `node` is None if it ended without a node."""
 
     kind = "attempt-started"
 
@@ -191,9 +191,9 @@ class OutputsKept(Event):
 class AttemptEnded(Event):
     """An attempt ended. A field is None if the node was lost before it could report the value.
 
-    `output` is the attempt's last archive, {file, bytes, sha256}; `brought` its outputs on the head,
-    {files, bytes}; `not_brought` and `undeclared` are files, {count, names, more}. `watch` is the
-    rule of the watchdog that ended the attempt.
+    `output` is the attempt's last archive, {file, bytes, sha256}; `brought` its outputs on the
+    head, {files, bytes}; `not_brought` and `undeclared` are files, {count, names, more}. `watch` is
+    the rule of the watchdog that ended the attempt.
     """
 
     kind = "attempt-ended"
@@ -382,7 +382,7 @@ def read(line: object) -> Event:
 
 @cache
 def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
-    """Return for each kind the types of its fields, and whether a line must have each field."""
+    """Return the fields of each kind: the type, and whether a line must have the field."""
     kinds: dict[str, dict[str, tuple[Any, bool]]] = {}
     for cls in _KINDS.values():
         hints = get_type_hints(cls)
@@ -412,7 +412,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 @cache
 def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a type's origin and arguments, cached: `typing` would take a third of `read`'s time."""
+    """Take a type apart, cached: `typing` would take a third of `read`'s time."""
     return get_origin(hint), get_args(hint)
 
 

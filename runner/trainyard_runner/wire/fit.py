@@ -100,7 +100,6 @@ def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | No
 
 
 def _too_little(tasks: Sequence[Task], places: Sequence[Node], asked: str) -> Check:
-    """Return the failed check of tasks that need more than all nodes have together."""
     return Check("room", None, False, f"{asked}; {_in_total(tasks, places)}", hint=_ACTORS)
 
 
@@ -128,7 +127,7 @@ def lacking(
 
 
 def total(tasks: Sequence[Task]) -> Task:
-    """Return a task with the summed resources of `tasks`, actors included."""
+    """Sum the resources of tasks and of their actors, as one task."""
     amounts: dict[str, Any] = {}
     actors = {}
     for field in RESOURCES.values():
@@ -211,7 +210,7 @@ def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
 def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
     """Return a node for each task, in the tasks' order; None unless all fit at once.
 
-    As Ray's PACK does, this places larger tasks first, each on the first node with room.
+    As Ray's PACK does, places larger tasks first, each on the first node with room.
     """
     free = [dict(node.resources) for node in places]
     chosen: dict[int, Node] = {}
@@ -231,7 +230,7 @@ def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
 def _first_with_room(
     task: Task, places: Sequence[Node], free: Sequence[dict[str, float]]
 ) -> Node | None:
-    """Return the first node with room for a task, and subtract the task from the node's `free`."""
+    """Return the first node with room for a task, and subtract the task from `free`."""
     for node, left in zip(places, free, strict=True):
         if nodes.slots(task, [nodes.with_free(node, left)]):
             for name, value in nodes.wanted(task, node).items():
@@ -243,8 +242,8 @@ def _first_with_room(
 def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     """Return how many seconds an idle run waits for a node that a task fits.
 
-    The result is infinity if an autoscaler may add such a node, or room for the task's actors; else
-    the result of `without_growth`.
+    Infinity if an autoscaler may add such a node, or room for the task's actors; else
+    `without_growth`.
     """
     later = members.later(gate, alive)
     if nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later])):
@@ -255,8 +254,8 @@ def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
 def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     """Return how many seconds to wait for a node if no autoscaler adds one for the task.
 
-    An autoscaler does not see a task that was not submitted to Ray. The result is RECREATED if
-    Kubernetes recreates a node that the task fits, or that has room for its actors; else LEAST.
+    An autoscaler does not see a task that was not submitted to Ray. RECREATED if Kubernetes
+    recreates a node that the task fits, or that has room for its actors; else LEAST.
     """
     recreated = members.recreated(gate, alive)
     if nodes.slots(task, recreated):
@@ -267,7 +266,7 @@ def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
 
 
 def has_all(task: Task, places: Sequence[Node]) -> bool:
-    """Return whether a task fits some node, and all nodes together have room for its actors."""
+    """Return whether a task fits a node, and its actors fit all nodes together."""
     return bool(nodes.slots(task, places)) and not lacking([task], places)
 
 

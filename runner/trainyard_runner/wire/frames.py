@@ -12,7 +12,7 @@ HEAD_BYTES = _LENGTH.size
 
 
 def pack(message: dict[str, Any]) -> bytes:
-    """Return a message as one frame: a head with the body's size, then the body as JSON."""
+    """Return a message as one frame: the body's size, then the body as JSON."""
     body = json.dumps(message).encode()
     return _LENGTH.pack(len(body)) + body
 

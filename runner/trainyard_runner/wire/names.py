@@ -9,8 +9,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
 _LONGEST = 100
 # The subdirectory with the checkpoints, in a run's directory.
 CHECKPOINTS = "checkpoints"
-# This variable of the head's environment may name a directory that outlives the head; runs then keep
-# their checkpoints there.
+# A variable of the head: the directory that outlives the head, for runs' checkpoints.
 STORAGE = "TRAINYARD_CHECKPOINT_STORAGE"
 
 
@@ -25,7 +24,7 @@ def file_stem(task: str) -> str:
 
 
 def plain(metric: str) -> str:
-    """Return a metric's name as Isaac Lab's tuner spells it, with "_" for special characters.
+    """Return a metric's name as Isaac Lab's tuner spells it: "_" for special characters.
 
     Names that are equal after this are the same metric.
     """
@@ -33,22 +32,21 @@ def plain(metric: str) -> str:
 
 
 def segment(number: int) -> str:
-    """Return the name of one file of a run's event stream."""
     return f"stream.{number:06d}.jsonl"
 
 
 def run_directory(run: str) -> str:
-    """Return the path of a run's directory, below Ray's logs on the head."""
+    """Return a run's directory, below Ray's logs on the head."""
     return f"trainyard/{run}"
 
 
 def holdings(run: str) -> str:
-    """Return the path of the file with an active run's holdings, below Ray's logs on the head."""
+    """Return the file of an active run's holdings, below Ray's logs on the head."""
     return f"trainyard/holdings/{run}.json"
 
 
 def output_archive(task: str, number: int) -> str:
-    """Return the path of an archive of a task's outputs, below the run's directory."""
+    """Return an archive of a task's outputs, below the run's directory."""
     return f"outputs/{file_stem(task)}.{number}.tar"
 
 

@@ -48,7 +48,6 @@ class Node:
         return HEAD in self.total
 
     def is_called(self, name: str) -> bool:
-        """Return whether `name` is this node's name, host name, address or Ray's id."""
         return bool(name) and name in (self.name, self.host_name, self.address, self.node_id)
 
 
@@ -66,27 +65,26 @@ def names_of(nodes: Iterable[Node | ExpectedNode]) -> list[str]:
 
 
 def with_free(node: Node, free: Mapping[str, float]) -> Node:
-    """Return a node with its free resources as `resources`, and all of them as `whole`."""
     return replace(node, resources=dict(free), whole=node.total)
 
 
 def all_with_free(nodes: Iterable[Node], free: Mapping[str, Mapping[str, float]]) -> list[Node]:
-    """Return nodes with their free resources as `resources`, and all of them as `whole`.
+    """Return nodes with their free resources as `resources`, all of them as `whole`.
 
-    `free` has the resources by node id; a node without an entry has none free.
+    `free`: resources by node id; a node without an entry has none free.
     """
     return [with_free(node, free.get(node.node_id, {})) for node in nodes]
 
 
 def in_all(name: str, nodes: Iterable[Node]) -> float:
-    """Return the sum of the resource `name` (Ray's name) in the nodes' `resources`."""
+    """Sum a resource (Ray's name) over the nodes' `resources`."""
     return sum(node.resources.get(name, 0.0) for node in nodes)
 
 
 def wanted(task: Task, node: Node) -> dict[str, float]:
     """Return the amounts that a task takes on a node, by Ray's names of resources.
 
-    A share is computed from all of the node's resources.
+    A share is a part of all of the node's resources, free or not.
     """
     if task.share is None:
         return amounts(task)
@@ -94,7 +92,7 @@ def wanted(task: Task, node: Node) -> dict[str, float]:
 
 
 def amounts(task: Task) -> dict[str, float]:
-    """Return the amounts that a task without a share takes on any node, without zeros."""
+    """Return the amounts of a task without a share, without zeros."""
     memory = float(task.memory or 0)
     return _asked({"CPU": task.cpus, "GPU": task.gpus, "memory": memory, **task.custom})
 
@@ -124,7 +122,7 @@ def _rounded_down(amount: float) -> float:
 
 
 def slots(task: Task, nodes: Iterable[Node]) -> int:
-    """Return how many tasks like this one fit on the nodes at once, within their `resources`."""
+    """Return how many tasks like this one fit the nodes' `resources` at once."""
     return sum(_on_one(task, node) for node in nodes)
 
 

@@ -20,7 +20,7 @@ def apply(pieces: Iterable[bytes], directory: Path, *, removed: Iterable[str]) -
     top = directory.resolve()
     for name in removed:
         path = top / name
-        # These names come from a worker and are not trusted: none may lead upwards or through a link.
+        # The names come from a worker: none may lead upwards or through a link.
         is_inside = not {"", ".", ".."} & set(name.split("/"))
         if is_inside and path.parent.resolve() == path.parent:
             with contextlib.suppress(OSError):  # it may be gone already
@@ -33,7 +33,7 @@ def data_bytes(entries: Entries) -> int:
 
 
 def sized(count: int) -> str:
-    """Return a number of bytes in words: in GiB from 1 GiB on, else in MiB."""
+    """Return a number of bytes in words: GiB from 1 GiB on, else MiB."""
     if count >= 1000 * _GIB:
         return f"{count / _GIB:.0f} GiB"
     if count >= _GIB:

@@ -108,7 +108,7 @@ class Plan:
 
 
 def read(text: bytes) -> Plan:
-    """Read the JSON of a plan, which has the fields of `Plan`."""
+    """Read the JSON of a plan: the fields of `Plan`."""
     raw: dict[str, Any] = json.loads(text)
     gate = raw["gate"]
     if gate["nodes"] is not None:
@@ -122,7 +122,7 @@ def read(text: bytes) -> Plan:
 
 
 def task_of(raw: dict[str, Any]) -> Task:
-    """Read a task from the JSON in a plan or in a sweep's template."""
+    """Read a task of a plan or of a sweep's template."""
     fields = dict(raw)
     for name in ("command", "outputs", "final_exit_codes"):
         fields[name] = tuple(raw[name])

@@ -17,7 +17,7 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class Inherited:
-    """A task for which the operator's machine sends a checkpoint, outputs, or both in this order."""
+    """A task for which the operator's machine sends a checkpoint, then outputs, or one of them."""
 
     task: str
     checkpoint: bool

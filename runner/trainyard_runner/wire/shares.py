@@ -30,7 +30,7 @@ class Alike:
         return _size(self.nodes[0])
 
     def taken(self, task: Task) -> Task:
-        """Return a task with its share of one of these nodes as CPUs, GPUs and memory."""
+        """Return a task with its share of such a node as CPUs, GPUs and memory."""
         if task.share is None:
             return task
         # The least memory counts: Ray measures memory, and equal machines differ slightly.
@@ -68,7 +68,7 @@ def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[T
 
 
 def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
-    """Return a plan with `on_gpus` set for its tasks and a sweep's template (see `settled`)."""
+    """Apply `settled` to a plan's tasks and to a sweep's template."""
     tasks = settled(plan.tasks, plan.gate, alive)
     sweep = plan.sweep
     if sweep is not None:
@@ -80,7 +80,7 @@ def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
 def places(alive: Sequence[Node], later: Sequence[Node]) -> list[Node]:
     """Return the living nodes, and the nodes that an autoscaler may add (`later`).
 
-    A `later` node gets the resources of a living node of its group, if there is one.
+    A `later` node gets the resources of a living node of its group, if any.
     """
     known = {node.group: node.total for node in alive}
     found = list(alive)
@@ -162,7 +162,7 @@ def _size(node: Node) -> Size:
 def _labels(members: Sequence[Node], fitting: Sequence[Node]) -> dict[str, str]:
     """Return labels that select only `members` among the `fitting` nodes.
 
-    Labels name groups where possible, because an autoscaler can add nodes of a group; else node ids.
+    Labels name groups if possible, because an autoscaler can add nodes of a group; else node ids.
     """
     groups = {node.group for node in members}
     others = {node.group for node in fitting if node not in members}

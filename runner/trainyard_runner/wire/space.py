@@ -16,7 +16,7 @@ MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with each placeholder replaced, and `{{` and `}}` as single braces.
+    """Replace each placeholder in the text, and `{{` and `}}` by single braces.
 
     Raises KeyError for a placeholder without a value, which checked job files do not have.
     """
@@ -24,14 +24,14 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def text_of(value: str | bool | int | float) -> str:
-    """Return a parameter's value as text for a command: booleans as true and false, as in YAML."""
+    """Return a value as text for a command: booleans as true and false, as in YAML."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
 
 
 def tidy(params: Params) -> Params:
-    """Return a configuration with floats rounded to 15 digits: 0.3 for 0.30000000000000004.
+    """Round a configuration's floats to 15 digits: 0.3 for 0.30000000000000004.
 
     Multiples of a step, such as 3 * 0.1, have such errors.
     """
@@ -46,8 +46,8 @@ def tidy(params: Params) -> Params:
 def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) -> dict[str, Any]:
     """Return a sweep's template as a task, with all placeholders replaced.
 
-    `values` are the configuration's parameters and `repeat`. A word of the command, or a variable,
-    is left out if it names a parameter without a value.
+    `values`: the configuration's parameters and `repeat`. A word of the command, or a variable, is
+    left out if it names a parameter without a value.
     """
     texts = {name: text_of(value) for name, value in values.items()}
     lacking = set(space) - set(texts)
@@ -94,12 +94,11 @@ def grid(space: Space) -> Iterator[Params]:
 
 
 def is_finite(space: Space) -> bool:
-    """Return whether each parameter has a list of values, so that the space is finite."""
     return all(parameter["values"] for parameter in space.values())
 
 
 def shuffled(space: Space, seed: int) -> Space:
-    """Return a space with each parameter's values in random order.
+    """Put each parameter's values into random order.
 
     The grid then does not begin with the lowest values of all parameters.
     """

@@ -19,7 +19,7 @@ _DEEP = 2048
 
 
 def files(root: str) -> Iterator[str]:
-    """Yield the readable files below a directory, as paths relative to it; links are left out."""
+    """Yield the readable files below a directory, as relative paths; links are left out."""
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -32,10 +32,10 @@ def files(root: str) -> Iterator[str]:
 
 
 def remove(path: str) -> None:
-    """Remove a file, a link, or a directory with its content, even if parts are write-protected.
+    """Remove a file, a link, or a directory with its content, even if write-protected.
 
-    A missing path is no error. If parts cannot be removed, the rest is removed, and then the first
-    error is raised.
+    A missing path is no error. If parts cannot be removed, removes the rest, then raises the first
+    error.
     """
     for tries_left in reversed(range(_TRIES)):  # a process may still write into the directory
         errors: list[OSError] = []
@@ -56,7 +56,7 @@ def remove(path: str) -> None:
 
 
 def empty(path: str) -> None:
-    """Remove the content of a directory, as `remove` does, but not the directory itself."""
+    """Remove the content of a directory, as `remove` does."""
     errors: list[OSError] = []
     _empty(path, errors)
     if errors:
@@ -64,7 +64,7 @@ def empty(path: str) -> None:
 
 
 def make(path: str) -> None:
-    """Make a directory, replacing a file or link; give an existing directory's owner all rights."""
+    """Make a directory in place of any file or link; give the owner all rights."""
     try:
         Path(path).mkdir()
     except FileExistsError:
@@ -131,7 +131,7 @@ def _noted(errors: list[OSError]) -> Iterator[None]:
 
 
 def _unlock(path: str) -> None:
-    """Give a directory's owner all rights on the directory, if this process may."""
+    """Give a directory's owner all rights on it, if this process may."""
     with contextlib.suppress(OSError):
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:

@@ -76,8 +76,8 @@ def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
 class _Target:
     """The directory that an archive is unpacked into.
 
-    `part` is an unused path at the directory's top. A file or link is first made under that name and
-    renamed when complete, so that no unfinished file has its final name.
+    `part` is an unused path at the directory's top. A file or link is first made there, and renamed
+    when complete: no unfinished file has its final name.
     """
 
     def __init__(self, root: str) -> None:

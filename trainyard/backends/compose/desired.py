@@ -26,7 +26,7 @@ TOKEN_FILE = "/run/secrets/trainyard-token"  # noqa: S105
 
 
 def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
-    """Add this backend's own settings to a plan: /dev/shm, outputs, mounts."""
+    """Add this backend's settings to a plan."""
     section = spec.compose
     shm_size, object_store = ray_nodes.shared_memory(plan.memory, section.shm_size)
     mounts = {}
@@ -51,7 +51,7 @@ def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
 def _unusual(section: ComposeSection) -> dict[str, str]:
     """Return the settings that differ from their defaults.
 
-    A node that an older Trainyard recorded without these keys must show no drift.
+    An older Trainyard recorded nodes without these keys. Such a node must show no drift.
     """
     settings = {}
     if section.limits:
@@ -73,8 +73,8 @@ def document(
 ) -> str:
     """Render Docker Compose's document.
 
-    Each node's plan is in a label, so that later commands find drift. `logging` is the log
-    driver for nodes if the file names none. `of_root` has the images whose user is root.
+    Each node's plan is in a label, so that later commands find drift. `logging` is the default log
+    driver. `of_root` has the images whose user is root.
     """
     security: list[str] = []
     if spec.compose.hardened:
@@ -99,8 +99,8 @@ def document(
 def ray_start(plan: NodePlan) -> list[str]:
     """Return the command of a node's container.
 
-    The dashboard listens on all addresses of the container, which only the cluster's own network
-    reaches.
+    The dashboard listens on all of the container's addresses. Only the cluster's network reaches
+    them.
     """
     dashboard = ("0.0.0.0", DASHBOARD_PORT)  # noqa: S104
     arguments = ray_nodes.start_arguments(plan, head="head", gcs_port=GCS_PORT, dashboard=dashboard)
@@ -123,14 +123,14 @@ def _node(
     if not plan.gpu_ids:
         hidden = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
-    # A user other than root has no capabilities, and must not gain any. Root keeps Docker's
-    # defaults, which it needs to read other users' files.
+    # A user other than root has no capabilities, and must not gain any. Root needs Docker's
+    # defaults to read other users' files.
     dropped = []
     if spec.compose.hardened and plan.others["image"] not in of_root:
         dropped = ["ALL"]
 
-    # Workers start after the head: they resolve its name, and a worker that is older than its head
-    # would belong to a former head.
+    # Workers start after the head: they resolve its name, and an older worker would belong to a
+    # former head.
     after = ["head"]
     ports = []
     if plan.is_head:
@@ -160,7 +160,6 @@ def _node(
 
 
 def _published(spec: ClusterSpec) -> list[str]:
-    """Return the head's ports, published on the host's loopback: dashboard and Ray Client."""
     dashboard = f"127.0.0.1:{spec.compose.dashboard_port or ''}:{DASHBOARD_PORT}"
     return [dashboard, f"127.0.0.1::{ray_nodes.client_port(spec.head)}"]
 
@@ -188,10 +187,7 @@ def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
 
 
 def _health(plan: NodePlan) -> list[str]:
-    """Return a node's health check as a bash command.
-
-    A check in Python every 10 s would cost more than idle Ray.
-    """
+    """Return a node's health check in bash: Python every 10 s would cost more than idle Ray."""
     port = AGENT_PORT
     path = "/api/local_raylet_healthz"
     if plan.is_head:
@@ -207,15 +203,14 @@ def _health(plan: NodePlan) -> list[str]:
 def _secrets(spec: ClusterSpec) -> dict[str, Any]:
     if spec.auth == "none":
         return {"mounted": [], "sources": {}}
-    # The image's user is unknown and must be able to read the token, so every user may read it.
-    # The container has no other user.
+    # The image's user is unknown and must be able to read the token, so every user of the container
+    # may read it.
     mounted = {"source": "token", "target": TOKEN_FILE, "mode": "0444"}
     return {"mounted": [mounted], "sources": {"token": {"environment": TOKEN_VARIABLE}}}
 
 
 def _volumes(spec: ClusterSpec) -> list[dict[str, Any]]:
-    # By default Docker makes a missing directory, owned by root, so that a typing error would go
-    # unnoticed.
+    # By default Docker makes a missing directory, so that a typing error would stay unnoticed.
     bind = {"type": "bind", "bind": {"create_host_path": False}}
     mounts = []
     for mount in spec.compose.mounts:

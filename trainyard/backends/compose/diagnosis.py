@@ -15,8 +15,8 @@ from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 from trainyard.wording import counted
 
-# Docker restarts a container that ends, each time after a longer wait. One or two restarts may be
-# chance; after this many the node is broken.
+# Docker restarts a container that ends, each time after a longer wait. After this many restarts the
+# node is broken; fewer may be chance.
 RESTARTS = 3
 TAIL_LINES = 12
 _ANOTHER_NAME = "your cluster another name (`name:` in its file)"
@@ -54,7 +54,7 @@ RULES = (
     ),
     Rule(
         r"network (?P<network>\S+) was found but has incorrect label",
-        "the name of this cluster's network is taken by a network that it did not make: {network}",
+        "another network has the name of this cluster's network: {network}",
         hint="See what it is: docker network inspect {network}. Remove it (docker network rm), or "
         f"give {_ANOTHER_NAME}.",
         error=RequestError,
@@ -73,7 +73,7 @@ def explained(
 ) -> Iterator[None]:
     """Replace the block's OutsideError by the cause that a rule finds, if any.
 
-    The raised error has the class `error` if that is given, else the rule's class.
+    `error` overrides the rule's class.
     """
     try:
         yield
@@ -96,14 +96,14 @@ def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
 
 
 def runs(container: Container) -> bool:
-    """Say whether a container runs, or is being restarted and has not failed too often."""
+    """Say whether a container runs; a restarting one counts until it failed too often."""
     if container.state == "restarting":
         return container.restarts < RESTARTS
     return container.state == "running"
 
 
 def describe(container: Container) -> str:
-    """Return Docker's state of a container, in words; "" if it runs and was never restarted."""
+    """Describe a container's state; "" if it runs and was never restarted."""
     if container.state in ("exited", "restarting"):
         return f"{container.state}, exit code {container.exit_code}"
     if container.state != "running":

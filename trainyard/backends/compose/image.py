@@ -1,4 +1,4 @@
-"""The image of a cluster: how the Docker host gets it, and whether it runs there."""
+"""A cluster's image on the Docker host: its pull, and whether it runs there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Report = Callable[[str], None]
 
 
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
-    """Return the step that pulls the image in the background; its detail shows the progress."""
+    """Return the step that pulls the image in the background, with progress as its detail."""
     begun: list[Future[None]] = []
     details = deque(["the host does not have it"], maxlen=1)
 
@@ -43,8 +43,7 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
             _pull(own, image, details.append)
 
     def done() -> Answer:
-        # Read the pull's result before asking the engine: if the pull has ended, the engine's
-        # answer is newer, and shows the image.
+        # The pull's result is read first: if the pull has ended, the engine's answer is newer.
         ended = [pulling.result() for pulling in begun if pulling.done()]
         if docker_images.inspect(engine, image.reference):
             return YES
@@ -63,7 +62,7 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
 
 
 def verify(spec: ClusterSpec, site: Site, *, report: Report) -> Verified:
-    """Let the Docker host pull each image by its digest from the registry, and run it.
+    """Let the Docker host pull each image by its digest, and run it.
 
     Errors are in the result, not raised.
     """
@@ -95,7 +94,7 @@ def _verified(engine: Engine, image: PinnedImage, report: Report) -> HostResult:
 def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
     """Pull the image and run it once; return its version of Ray, as `ray 2.9.0`.
 
-    Raises an error if the image cannot be pulled or run, or has another version of Ray.
+    A wrong version of Ray raises OutsideError.
     """
     if image.digest is None and not image.remark:
         raise PrerequisiteError(

@@ -1,4 +1,4 @@
-"""The leash of a cluster of containers: one more container, which removes the others and itself."""
+"""The leash of a cluster of containers: a container that removes the others and itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIME = TypeAdapter(datetime)
 
 
 def observe(engine: Engine, cluster: str) -> LeashStatus | None:
-    """Ask the engine for the leash's container; return the leash, or None without a container."""
+    """Ask the engine for the leash; None without a container."""
     container = docker_containers.container(engine, naming.container(cluster, "leash"))
     if container is None or naming.LEASH not in container.labels:
         return None
@@ -42,7 +42,7 @@ def start(
     """Replace the leash's container.
 
     The container runs as root with the engine's socket, which gives it power over the whole host.
-    So no job runs in the container, and no port is open.
+    So it runs no job, and opens no port.
     """
     name = naming.container(cluster, "leash")
     labels = naming.common(cluster, owner)
@@ -65,7 +65,7 @@ def start(
         docker=target,
     )
 
-    # The socket's path on the engine's host: a remote host is assumed to use the default path.
+    # A remote host is assumed to use the default path of the socket.
     socket = SOCKET
     if engine.is_here:
         socket = engine.address.removeprefix("unix://")

@@ -1,4 +1,4 @@
-"""The Docker host of a cluster, the connection to its engine, and the cluster's owner there."""
+"""A cluster's Docker host, the connection to its engine, and the cluster's owner there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.spec.cluster import ClusterSpec
 
 
 def write(site: Site, engine: Engine) -> None:
-    """Record a cluster's Docker host and owner, so that later commands find the cluster.
+    """Record a cluster's Docker host and owner.
 
     The cluster file, $DOCKER_HOST or this machine's host name may change between commands.
     """
@@ -26,7 +26,7 @@ def write(site: Site, engine: Engine) -> None:
 
 
 def owner(site: Site) -> str:
-    """Return this user's name as an owner on the Docker host, as recorded on `up`."""
+    """Return the owner recorded on `up`; without a record, this directory's."""
     record = read_cluster(site.state, site.backend)
     if record:
         return str(record["owner"])
@@ -34,7 +34,7 @@ def owner(site: Site) -> str:
 
 
 def connect(spec: ClusterSpec, site: Site) -> Engine:
-    """Connect to the engine on the recorded Docker host; without a record, on the file's host.
+    """Connect to the recorded Docker host; without a record, to the file's.
 
     Raises PrerequisiteError if the engine does not answer, and RequestError if another user has
     a cluster of this name there.
@@ -54,7 +54,7 @@ def connect(spec: ClusterSpec, site: Site) -> Engine:
 
 
 def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
-    """Raise RequestError if the recorded Docker host is not the one that the file names."""
+    """Raise RequestError if the recorded Docker host is not the file's."""
     record = read_cluster(site.state, site.backend)
     desired = _desired_address(spec, site)
     if record and record["docker"] != desired:
@@ -87,9 +87,9 @@ def _refuse_foreign(
         if cluster != spec.name or maker != we:
             of_cluster = ""
             if cluster:
-                of_cluster = f", of the cluster {cluster}"
+                of_cluster = f" in cluster {cluster}"
             raise RequestError(
-                f"{thing.name} is on this Docker host{of_cluster}, and it was made by "
+                f"{thing.name} exists on this Docker host{of_cluster}, made by "
                 f"{maker or 'an unknown user'}",
                 where=f"cluster {spec.name}; you are {we}",
                 hint="Give your cluster another name (`name:` in its file).",
@@ -97,10 +97,10 @@ def _refuse_foreign(
 
 
 def _desired_address(spec: ClusterSpec, site: Site) -> str:
-    """Return the engine's address: the file's, else the one that `docker` uses on this machine.
+    """Return the engine's address: the file's, else the one that `docker` uses here.
 
-    Raises RequestError for an engine over TCP: the dashboard is on its host's loopback, which only
-    SSH reaches.
+    Raises RequestError for an engine over TCP: only SSH reaches the dashboard on its host's
+    loopback.
     """
     address = spec.compose.docker or docker_engine.found_address(site.environ)
     if address.startswith(("unix://", "ssh://")):

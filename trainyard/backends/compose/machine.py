@@ -1,4 +1,4 @@
-"""A Docker host with the nodes of a cluster: its resources, and the nodes' states."""
+"""A Docker host as the host of a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trainyard.seams.forwarding import LOOPBACK
 from trainyard.seams.ssh import connection, forward
 from trainyard.seams.threads import side_by_side
 
-# In the logs, the file name of a container's own output.
+# The file name of a container's own output in the logs.
 CONTAINER = "container"
 
 
@@ -36,8 +36,8 @@ CONTAINER = "container"
 class DockerHost(Machine):
     """A Docker host: a node is a container.
 
-    `image` is the head's desired image; `images` has the images of groups that use another. If
-    `image` is None, as for a status, each group's running image is the desired image.
+    `image` is the head's desired image; `images` has those of groups that use another. If `image`
+    is None, as for a status, each group's running image is the desired one.
     """
 
     engine: Engine
@@ -56,14 +56,11 @@ class DockerHost(Machine):
 
     @cached_property
     def base_plans(self) -> tuple[NodePlan, ...]:
-        """Return all plans, without image and token.
-
-        Asks the engine for its resources; if the file asks for GPUs, also asks nvidia-smi.
-        """
+        """Ask the engine for its resources; return all plans, without image and token."""
         facts = self.engine.info()
         section = self.spec.compose
         gpu_ids: tuple[str, ...] = ()
-        # nvidia-smi may take seconds, so it is called only if the file asks for GPUs.
+        # nvidia-smi may take seconds.
         if any(node.gpus for node in self.spec.nodes()):
             gpu_ids = nvidia.gpu_ids(self.engine)
 
@@ -80,7 +77,7 @@ class DockerHost(Machine):
     def plans(self) -> tuple[NodePlan, ...]:
         """Return the plan of every node, with image and token.
 
-        Plans are not cached: the token may be made between two calls.
+        The plans are not cached: the token may be made between two calls.
         """
         token = "none"  # noqa: S105
         if self.token and self.spec.auth == "token":
@@ -104,7 +101,7 @@ class DockerHost(Machine):
         return lambda group: running.get(group, first)
 
     def containers(self) -> dict[str, Container]:
-        """Return the containers of the nodes by the nodes' names, the head first."""
+        """Return the containers by node name, the head first."""
         listed = docker_containers.labelled(
             self.engine, naming.of_cluster(self.spec.name), naming.NODE
         )
@@ -117,7 +114,7 @@ class DockerHost(Machine):
     def address(self) -> str | None:
         """Return the dashboard's URL on this machine; None if no head runs.
 
-        For an engine over SSH, the URL leads through a tunnel of this process.
+        For an engine over SSH, the URL needs this process, which holds the tunnel.
         """
         port = self._published(desired.DASHBOARD_PORT)
         if port is None:
@@ -125,10 +122,7 @@ class DockerHost(Machine):
         return f"http://{LOOPBACK}:{port}"
 
     def ray_address(self) -> str:
-        """Return the address for Ray Client, a port on this machine.
-
-        For an engine over SSH, the port leads through a tunnel of this process.
-        """
+        """Return the address for Ray Client, with the same tunnel as `address`."""
         if self.address() is None:
             raise contract.not_up(self.spec.name)
         port = self._published(ray_nodes.client_port(self.spec.head))
@@ -141,7 +135,7 @@ class DockerHost(Machine):
     def _published(self, inside: int) -> int | None:
         """Return the port on this machine that leads to port `inside` of the head.
 
-        Returns None if the head does not run, or does not publish that port.
+        None if the head does not run, or does not publish that port.
         """
         head = self.containers().get("head")
         if head is None:
@@ -155,7 +149,7 @@ class DockerHost(Machine):
         return forward.local_port(connection.connect(ssh, self.engine.environ), ports[0])
 
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the last lines of each container's own output, then those of Ray's log files."""
+        """Yield each container's own output, then Ray's log files."""
         for name, container in self.containers().items():
             if node not in ("", name):
                 continue
@@ -170,7 +164,7 @@ class DockerHost(Machine):
     def start(self, missing: Sequence[str]) -> None:
         """Make and start every missing container.
 
-        Before a missing head starts, every user in a container gets access to the outputs volume.
+        Before a missing head starts, all users in containers get access to the outputs volume.
         """
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
         location.write(self.site, self.engine)
@@ -199,7 +193,7 @@ class DockerHost(Machine):
             image = self.image.name
         with diagnosis.explained(image=image):
             compose("create")
-            # A new volume belongs to root. Once the head runs, programs must be able to write there.
+            # A new volume belongs to root, and programs of the head must be able to write there.
             if "head" in missing:
                 docker_containers.open_directory(
                     self.engine, naming.container(spec.name, "head"), spec.compose.outputs
@@ -216,10 +210,7 @@ class DockerHost(Machine):
         return frozenset(found)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove the containers of these nodes.
-
-        If the head stays, the containers first stop gracefully, so that Ray notices at once.
-        """
+        """Remove these nodes' containers; if the head stays, gracefully, so that Ray notices."""
         containers = {name: naming.container(self.spec.name, name) for name in names}
         if "head" not in containers:
             # A raylet needs seconds to end, so all containers stop in parallel.
@@ -229,7 +220,7 @@ class DockerHost(Machine):
 
     @property
     def leash(self) -> Leash:
-        """Return the functions of the leash, which is a container next to the nodes."""
+        """Return the leash's functions; the leash is a container next to the nodes."""
         engine = self.engine
         name = self.spec.name
 

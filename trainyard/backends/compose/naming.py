@@ -7,7 +7,7 @@ OWNER = "io.trainyard.owner"
 NODE = "io.trainyard.node"
 # A node's plan as JSON.
 PLAN = "io.trainyard.made-from"
-# Settings of the leash (shared/leash.py) as JSON. The leash's container has this label.
+# The leash's settings (shared/leash.py) as JSON, on the leash's container.
 LEASH = "io.trainyard.leash"
 
 

@@ -1,4 +1,4 @@
-"""Head and workers on EC2: `ray up` makes the head, and Ray's autoscaler makes the workers."""
+"""Clusters on EC2: `ray up` makes the head, and Ray's autoscaler makes the workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove everything with the cluster's tag.
 
-    With `--adopt`, instances that plain `ray up` made for this name get the tag first.
+    With `--adopt`, instances of plain `ray up` get the tag first.
     """
     locations.refuse_elsewhere(spec, site)
     location = locations.find(spec, site)

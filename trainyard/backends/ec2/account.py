@@ -1,4 +1,4 @@
-"""Steps and inputs before a launch, which make or look up the AWS objects that instances need."""
+"""Before a launch: steps that make AWS objects, and inputs from AWS and the registry."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
 
-# The placeholder for the security group in a plan, before the group is made.
+# The security group in a plan, before the group is made.
 UNMADE = "sg-00000000"
 
 
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stage]:
-    """Check in AWS what the file names; return the steps that make what instances need.
+    """Check the file against AWS; return the steps that make what instances need.
 
-    The first step records the cluster's location. With --adopt, a step takes over instances
-    that plain `ray up` made. Raises PrerequisiteError and RequestError for problems that
-    prevent the cluster.
+    The first step records the cluster's location. With --adopt, a step takes over instances of
+    plain `ray up`. Raises PrerequisiteError or RequestError if the cluster cannot be made.
     """
     locations.refuse_other_account(location)
     unchecked = preflight.steps(spec, site, location)
@@ -49,7 +48,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stag
 
 
 def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
-    """Return inputs from the file alone, without AWS: enough for a check by Ray's schema."""
+    """Return inputs from the file alone, which are enough for Ray's schema."""
     image = spec.image_of(naming.HEAD) or ""
     images = {}
     for group in spec.groups():
@@ -60,10 +59,7 @@ def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
 
 
 def adopt(location: Location) -> list[Step]:
-    """Return the step that tags the instances of this name that plain `ray up` made.
-
-    Returns [] if there are none.
-    """
+    """Return the step that tags the instances of plain `ray up`; [] without such instances."""
 
     def untagged() -> list[str]:
         ids = []
@@ -98,8 +94,7 @@ def adopt(location: Location) -> list[Step]:
 
     count = counted(len(present), "instance")
     title = f"Take over {count} that Trainyard did not make: {named(present)}"
-    # The step ends no node. It is disruptive so that `up` and `down` change nothing while runs are
-    # in flight.
+    # The step ends no node. It is disruptive so that nothing changes while runs are in flight.
     return [Step("adopt", title, done, do, disruptive=True)]
 
 
@@ -129,8 +124,7 @@ def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
         usable = questions.usable(spec, questions.subnets(spec, location.aws))
         subnets = sorted(subnet["SubnetId"] for subnet in usable)
 
-    # `running` begins with the head. The order is reversed so that the head's AMI replaces another
-    # AMI of the same name.
+    # The head is first in `running`. Reversed, its AMI replaces another AMI of the same name.
     launched = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(running)}
     amis = questions.amis(spec, location.aws, launched)
     group = objects.security_group(location) or UNMADE
@@ -152,7 +146,7 @@ def sources(location: Location) -> list[str]:
 
 
 def refuse_unknown_to_ray(document: dict[str, Any]) -> None:
-    """Raise RequestError if Ray's schema rejects the document: only `ec2.ray` can be the reason."""
+    """Raise RequestError if Ray's schema rejects the document; only `ec2.ray` can cause that."""
     problems = ray_autoscaler.refused(document)
     if problems:
         raise RequestError(

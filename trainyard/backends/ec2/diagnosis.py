@@ -10,7 +10,7 @@ from dataclasses import replace
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import PrerequisiteError, RequestError
 
-# The time and source location at the beginning of a line of `ray up`.
+# The time and source location before each line of `ray up`.
 _BEGINNING = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+\w+ \S+:\d+ (?:-- )?")
 _NOISE = re.compile(
     r"^(?:!!!|(?:Shared c|C)onnection to|Warning: Perm|See above|Full "
@@ -121,7 +121,7 @@ def clean(line: str) -> str:
 
 
 def last(lines: Sequence[str]) -> str:
-    """Return the last line that is not noise, cut at 100 characters; "" if there is none."""
+    """Return the last line that is not noise, cut at 100 characters; "" without one."""
     for line in reversed(lines):
         cleaned = clean(line)
         if not _NOISE.match(cleaned):
@@ -141,7 +141,7 @@ def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -
 
 
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
-    """Return the diagnosis of a set-up that failed for an unknown cause: its last output."""
+    """Show the last output of a set-up that failed for an unknown cause."""
     printed = [line for line in _of_last_attempt(lines) if not _NOISE.match(line)]
     tail = printed[-TAIL_LINES:] or ["(no output)"]
     text = textwrap.indent("\n".join(tail), "    ")
@@ -156,7 +156,7 @@ def with_lines(diagnosed: Diagnosis, lines: Sequence[str]) -> Diagnosis:
 def _of_last_attempt(lines: Sequence[str]) -> list[str]:
     """Return the lines of the last attempt, up to its failure.
 
-    Ray then prints a traceback of its own code; only the traceback's error message is kept.
+    Only the error message is kept from the traceback that Ray then prints.
     """
     printed = [clean(line) for line in lines]
     ends = [index for index, line in enumerate(printed) if line == "New status: update-failed"]

@@ -1,4 +1,4 @@
-"""Disks that `cluster.down --keep-disks` keeps: the tag of kept disks replaces the cluster's tag."""
+"""The disks that `cluster.down --keep-disks` keeps, under another tag than the cluster's."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from trainyard.wording import counted
 def steps(location: Location) -> tuple[Step, Step]:
     """Return two steps of `down --keep-disks`: one before the instances end, and one after.
 
-    The first step makes the disks outlive their instances, and adds the tag of kept disks. The
-    second step removes the cluster's tag. In between, a `down` without --keep-disks still finds and
-    removes the disks.
+    The first step makes the disks outlive their instances, and tags them as kept. The second step
+    removes the cluster's tag. In between, a `down` without --keep-disks still removes the disks.
     """
     aws = location.aws
 
@@ -51,8 +50,7 @@ def steps(location: Location) -> tuple[Step, Step]:
         aws.call("ec2", "delete_tags", Resources=names, Tags=[{"Key": naming.CLUSTER}])
 
     title = f"Keep {describe(aws, of_cluster() + kept(location), aws.region)}"
-    # The step ends no node. It is disruptive so that `down` changes nothing while runs are in
-    # flight.
+    # The step ends no node. It is disruptive so that nothing changes while runs are in flight.
     keeping = Step("keep-disks", title, are_kept, keep, disruptive=True)
     title = "Take the disks out of the cluster"
     return keeping, Step("release-disks", title, are_released, release)
@@ -73,7 +71,7 @@ def _tag_kept(location: Location, volumes: Sequence[dict[str, Any]]) -> None:
 
 
 def kept(location: Location) -> list[dict[str, Any]]:
-    """Ask AWS for the disks of this cluster's name that an earlier `down` kept."""
+    """Ask AWS for the disks that an earlier `down` of this cluster kept."""
     volumes = tagged(location.aws, naming.KEPT, location.name, region=location.aws.region)
     return [volume for volume in volumes if naming.CLUSTER not in naming.read(volume["Tags"])]
 
@@ -84,7 +82,7 @@ def remark(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:
 
 
 def tagged(aws: Aws, key: str, value: str, *, region: str) -> list[dict[str, Any]]:
-    """Ask AWS for the volumes with a tag; the value "*" matches any."""
+    """Ask AWS for the volumes with a tag; "*" matches any value."""
     return aws.described("volumes", {f"tag:{key}": [value]}, region=region)
 
 

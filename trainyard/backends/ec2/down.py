@@ -1,4 +1,4 @@
-"""Remove everything with the cluster's tag from the account, and poll until nothing is left."""
+"""Remove everything with the cluster's tag, and poll until nothing is left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GONE_SECONDS = 600.0
 # The delay before instances are listed a second time, and before a removal is retried. EC2 is
 # eventually consistent: its first answer may lack a new instance.
 AGAIN_SECONDS = 1.0
-# AWS's error codes for a resource that cannot be removed while another one uses it.
+# AWS's error codes for a resource that another one still uses.
 HELD = (
     "DependencyViolation",
     "VolumeInUse",
@@ -35,7 +35,7 @@ HELD = (
 
 
 class Kind(NamedTuple):
-    """One kind of resource in the account; `command` plus an id removes one resource by hand."""
+    """A kind of resource; `command` plus an id removes one resource by hand."""
 
     noun: str
     listed: Callable[[], list[str]]
@@ -44,11 +44,11 @@ class Kind(NamedTuple):
     ends_nodes: bool = False
 
 
-# Other kinds of resources that carry the tag. Each key is EC2's name of a kind; each value is the
-# key of the kind's ids, and a filter.
+# The other kinds that carry the tag. Each key is EC2's name of a kind; each value is the key of
+# the kind's ids, and a filter.
 TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
     "volume": ("VolumeId", {}),
-    # An interface that is not `available` belongs to an instance, and ends with that instance.
+    # An interface in use belongs to an instance, and ends with it.
     "network_interface": ("NetworkInterfaceId", {"status": ["available"]}),
     "address": ("AllocationId", {}),
     "launch_template": ("LaunchTemplateId", {}),
@@ -60,8 +60,8 @@ TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
 def steps(location: Location, site: Site) -> list[Step]:
     """Ask AWS what exists; return the steps that remove it until nothing is left.
 
-    The head ends first, because it launches workers. Raises RequestError for a cluster in another
-    account. Also raises it for another owner's cluster, unless `--set name=` selects the cluster.
+    The head ends first, because it launches workers. Raises RequestError for a cluster of another
+    account, and for a cluster of another owner unless `--set name=` selects it.
     """
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}
@@ -89,8 +89,8 @@ def _stays(location: Location, site: Site) -> Iterator[Step]:
     """Yield steps that name what stays on purpose: objects of `ray up`, disks kept earlier."""
     if any(each.tags.get(naming.HEAD_FROM) == naming.RAY_UP for each in _existing(location)):
         text = (
-            "key pair, security group and role that `ray up` made stay: they may be those of "
-            "other clusters"
+            "these objects of `ray up` stay, because other clusters may use them: key pair, "
+            "security group, role"
         )
         yield _stay("made-by-ray-up", text)
 
@@ -105,7 +105,7 @@ def _stay(noun: str, text: str) -> Step:
 
 
 def _naming_leftovers(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
-    """Call `do`; if it fails, raise LeftoverError with leftovers and the commands to remove them."""
+    """Call `do`; raise a failure as LeftoverError, with commands that remove the leftovers."""
     try:
         do()
     except TrainyardError as error:

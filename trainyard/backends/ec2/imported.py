@@ -89,9 +89,9 @@ def _refuse_other_files(document: Mapping[str, Any]) -> None:
 
 
 def _with_plain_network(kind: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node type with SubnetIds and SecurityGroupIds instead of a single network interface.
+    """Replace a single network interface by SubnetIds and SecurityGroupIds.
 
-    A type with several interfaces, or with SubnetIds or SecurityGroupIds, is returned unchanged.
+    A type with several interfaces, or with one of these keys, stays unchanged.
     """
     config = {**(kind.get("node_config") or {})}
     interfaces = config.get("NetworkInterfaces") or []
@@ -122,9 +122,9 @@ class _Conversion:
         self._ray: dict[str, Any] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
-        """Take all keys that fit into a cluster file; return the file's content, and the notes.
+        """Return the cluster file's content, and notes: one for each key without a place in it.
 
-        Each other key becomes a note. Raises RequestError without a valid head_node_type.
+        Raises RequestError without a valid head_node_type.
         """
         take = self._from.take
         written = str(take("cluster_name"))
@@ -206,7 +206,6 @@ class _Conversion:
             self._ec2 |= {"key_name": key_name, "key_file": key_file}
 
     def _images(self) -> tuple[str | None, str | None]:
-        """Take Docker's settings; return the head's and the workers' image, or None for each."""
         take = self._from.take
         image = take("docker", "image")
         head = take("docker", "head_image")
@@ -256,9 +255,9 @@ class _Conversion:
         return {**group, **self._group(kind, name)}
 
     def _group(self, kind: str, name: str) -> dict[str, Any]:
-        """Return the keys that the head and worker groups share: resources and labels.
+        """Return a group's resources and labels.
 
-        Puts settings of the instances (type, AMI, disk, spot) into `ec2.groups`, and keys that only
+        Puts settings of its instances (type, AMI, disk, spot) into `ec2.groups`, and keys that only
         Ray knows into `ec2.ray`.
         """
         amounts = self._from.take("available_node_types", kind, "resources") or {}
@@ -272,7 +271,7 @@ class _Conversion:
         return group
 
     def _instances(self, kind: str) -> dict[str, Any]:
-        """Take instance type, AMI, spot and disk size of a node type, for ec2.groups."""
+        """Take a node type's settings for `ec2.groups`."""
         take = self._from.take
         place = ("available_node_types", kind)
         instances: dict[str, Any] = {}
@@ -294,7 +293,7 @@ class _Conversion:
         return instances
 
     def _of_ray(self, kind: str, name: str) -> None:
-        """Move to `ec2.ray` those keys of a node type that only Ray knows."""
+        """Move the keys that only Ray knows to `ec2.ray`."""
         for section, keys in OPEN_IN_GROUPS.items():
             for key in keys:
                 path = [*section.split("."), key] if section else [key]

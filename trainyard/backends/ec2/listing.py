@@ -25,7 +25,7 @@ _OF_INSTANCES = {"instance", "volume", "network-interface"}
 
 
 class Account(NamedTuple):
-    """One region of a profile's account; None is the default profile."""
+    """A region of a profile's account; the profile None is the default one."""
 
     profile: str | None
     region: str
@@ -87,7 +87,7 @@ def discover(
 def _places(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Account], dict[str, str]]:
-    """Return two dicts by cluster name: the accounts, and why an account is unknown."""
+    """Return each cluster's account, or why it is unknown, by cluster name."""
     places: dict[str, Account] = {}
     problems: dict[str, str] = {}
     for spec, site in clusters:

@@ -27,8 +27,8 @@ class Location:
     """A cluster's place in AWS.
 
     `state` is the directory of the cluster's record. `owner` is this user's name as an owner.
-    `account` is the id of the cluster's AWS account; None before the cluster is made. `environ` has
-    the cluster's profile as AWS_PROFILE, for boto3 and `ray up`.
+    `account` is the recorded account's id; None before the cluster is made. `environ` has the
+    cluster's profile as AWS_PROFILE, for boto3 and `ray up`.
     """
 
     name: str
@@ -45,19 +45,18 @@ class Location:
 
     @property
     def profile(self) -> str:
-        """Return the name of the nodes' instance profile: the file's, else Trainyard's own."""
+        """Return the name of the nodes' instance profile."""
         return self.section.instance_profile or naming.role(self.name, self.aws.region)
 
     @property
     def key_file(self) -> Path:
-        """Return the path of the instances' private key: the file's, else Trainyard's own."""
         if self.section.key_name:
             return Path(self.section.key_file or f"~/.ssh/{self.section.key_name}.pem").expanduser()
         return self.state / "key"
 
     @property
     def mounted(self) -> Path:
-        """Return the directory with token and variables, which `ray up` copies to every node."""
+        """Return the directory that `ray up` copies to every node: token and variables."""
         return self.state / "mounted"
 
     @property
@@ -73,17 +72,14 @@ class Location:
         return self.state / "ray-up.log"
 
     def known_hosts(self, instance: str) -> Path:
-        """Return the path of an instance's own known_hosts.
-
-        A later instance may reuse this instance's address.
-        """
+        """Return an instance's own known_hosts: a later instance may reuse the address."""
         return self.state / "hosts" / instance
 
 
 def find(spec: ClusterSpec, site: Site) -> Location:
     """Return the cluster's location without asking AWS: the recorded one, else the file's.
 
-    The profile is an exception: the file's takes precedence over the recorded one.
+    Only for the profile, the file takes precedence.
     """
     record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region
@@ -102,7 +98,7 @@ def find(spec: ClusterSpec, site: Site) -> Location:
 def record_step(location: Location, site: Site) -> Step:
     """Return the step that records the cluster's location.
 
-    Later commands then find the cluster even if its file or the environment has changed.
+    Later commands then find the cluster even if its file or the environment changes.
     """
 
     def facts() -> dict[str, Any]:
@@ -123,7 +119,7 @@ def record_step(location: Location, site: Site) -> Step:
 
 
 def write_mounted(location: Location, environment: str) -> None:
-    """Write the files that `ray up` copies to every node: variables, and a token if none exists."""
+    """Write the files that every node gets: variables, and a token if none exists."""
     location.mounted.mkdir(parents=True, exist_ok=True, mode=0o700)
     location.mounted.chmod(0o700)
     records.make_token(location.token_file)
@@ -144,7 +140,7 @@ def refuse_elsewhere(spec: ClusterSpec, site: Site) -> None:
 
 
 def refuse_other_account(location: Location) -> None:
-    """Ask AWS for the account of the credentials; RequestError if the recorded account differs."""
+    """Ask AWS for the account; raise RequestError if it is not the recorded one."""
     if not location.account:
         return
 

@@ -28,10 +28,10 @@ from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, clean
 
 DASHBOARD_PORT = 8265
-# The autoscaler, which launches and sets up workers, has these log files on the head.
+# The autoscaler's log files on the head.
 AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
 TAIL_LINES = 1000
-# The autoscaler's texts for a launch that EC2 rejected, a launch that succeeded, and a launch's group
+# The autoscaler's texts for a rejected launch, a successful launch, and the group of a launch
 # (ray/autoscaler, aws/node_provider.py, v2/instance_manager).
 _LAUNCH = re.compile(r"Attempt failed|NodeLaunchException|Node Launch Exception|Failed to launch")
 _LAUNCHED = re.compile(r"Launched \d+ nodes")
@@ -70,7 +70,7 @@ def statuses(
 ) -> tuple[NodeStatus, ...]:
     """Return the status of every node that the file names or that has an instance.
 
-    `names` are the names of the nodes that Ray calls alive.
+    `names` are the nodes that Ray calls alive.
     """
     groups = desired.groups(spec)
     members: dict[str, list[Instance]] = {name: [] for name in groups}
@@ -93,7 +93,7 @@ def _group_statuses(
 ) -> Iterator[NodeStatus]:
     """Yield the status of each instance of a group, then of each missing node.
 
-    `group` is None if the file lacks the group, so that all its instances are surplus.
+    `group` is None if the file lacks the group: all its instances are then surplus.
     """
     least = group.least if group else 0
     most = group.most if group else 0
@@ -178,8 +178,8 @@ def refuse_broken(
 ) -> None:
     """Raise the cause if the head's autoscaler cannot launch or set up workers.
 
-    `failed` are workers whose set-up failed; `reached`: the dashboard answers, so that the
-    autoscaler's logs can be read. The autoscaler tries each set-up three times (ray/autoscaler/v2,
+    `failed` are workers whose set-up failed. `reached`: the dashboard answers, so the autoscaler's
+    logs can be read. The autoscaler tries each set-up three times (ray/autoscaler/v2,
     threaded_ray_installer.py). One failed attempt may be chance, and is tolerated.
     """
     lines = autoscaler_lines(location, head) if reached else {}
@@ -284,7 +284,7 @@ def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
 
 
 def describe(instance: Instance, section: Ec2Section) -> dict[str, str]:
-    """Return the known facts of an instance for the status."""
+    """Return an instance's known facts."""
     facts = {
         "id": instance.id,
         "type": instance.type,
@@ -300,7 +300,7 @@ def age(instance: Instance) -> str:
 
 
 def cost(aws: Aws, region: str, types: Sequence[str], *, at_most: bool) -> str:
-    """Return the price of these instances as text, or "" if AWS's price list lacks it."""
+    """Return the price as text, or "" if AWS's price list lacks it."""
     price = aws_prices.hourly(aws, region, types)
     if price is None:
         return ""

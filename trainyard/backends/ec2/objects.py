@@ -1,4 +1,4 @@
-"""A cluster's key pair, security group and role in the account, made and tagged by Trainyard.
+"""The key pair, security group and role that Trainyard makes and tags for a cluster.
 
 Without these objects, Ray would make others and never remove them: a role with every right over EC2
 and S3, a security group that allows SSH from everywhere, and a key in the user's ~/.ssh.
@@ -105,7 +105,7 @@ def security_groups(aws: Aws, name: str) -> list[dict[str, Any]]:
 
 
 def security_group(location: Location) -> str | None:
-    """Return the id of the file's security group, else of the cluster's; None before it exists."""
+    """Return the id of the file's security group, else of the cluster's own, if that exists."""
     made = (group["GroupId"] for group in security_groups(location.aws, location.name))
     return location.section.security_group or next(made, None)
 
@@ -141,7 +141,7 @@ def profile(aws: Aws, name: str) -> Mapping[str, Any]:
 
 
 def _wanted(group: str, sources: list[str]) -> dict[_Rule, Mapping[str, Any]]:
-    """Return the rules of a cluster's group: SSH from `sources`, and everything between nodes."""
+    """Allow SSH from `sources`, and everything between nodes."""
     permissions: dict[_Rule, Mapping[str, Any]] = {}
     for source in sources:
         ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
@@ -153,7 +153,7 @@ def _wanted(group: str, sources: list[str]) -> dict[_Rule, Mapping[str, Any]]:
 
 
 class _Objects:
-    """The `done` and `do` functions of the steps above, for one cluster's objects."""
+    """The `done` and `do` functions of the steps above."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
@@ -234,10 +234,7 @@ class _Objects:
             )
 
     def _rules(self) -> tuple[str, dict[_Rule, str]]:
-        """Ask AWS for the cluster's security group ("" without one), and the ids of its rules.
-
-        Rules for outgoing traffic are left out.
-        """
+        """Ask AWS for the security group ("" without one), and the ids of its ingress rules."""
         groups = security_groups(self.aws, self.location.name)
         if not groups:
             return "", {}
@@ -266,10 +263,7 @@ class _Objects:
         return no("its policy differs")
 
     def make_role(self) -> None:
-        """Make the role, its policy, and the instance profile through which instances get the role.
-
-        Existing objects are kept, but the policy is replaced.
-        """
+        """Make the role, its policy and its instance profile; replace only an existing policy."""
         iam = partial(self.aws.call, "iam")
         name = self.role_name
         tags = naming.pairs(self.tags)

@@ -33,8 +33,7 @@ IMAGES = 3
 PLAIN = re.compile(
     r"(?!.*gpu)(ubuntu/images/|al20\d\d-ami|amzn2?-ami|debian-\d|RHEL-|suse-|Rocky-)", re.IGNORECASE
 )
-# Keys of `ec2.ray` with the user's commands, which may install an NVIDIA driver: with one of these,
-# a plain AMI is accepted.
+# Commands in `ec2.ray` that may install an NVIDIA driver: with one, a plain AMI is accepted.
 PREPARES = {
     "initialization_commands",
     "setup_commands",
@@ -53,8 +52,7 @@ NAME_ONE = "name one, `ec2.subnet`"
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
     """Check everything; raise one PrerequisiteError with all problems.
 
-    For each optional check that AWS did not answer, returns a step that does nothing, so that
-    the plan shows the check.
+    For each optional check that AWS did not answer, returns a step without action for the plan.
     """
     facts, errors = ask(spec, site, location)
     refuse(spec, facts, {name: error for name, error in errors.items() if name not in OPTIONAL})
@@ -68,16 +66,13 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
 
 
 def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]) -> None:
-    """Raise one PrerequisiteError that lists all problems and AWS's errors, if there are any.
-
-    `errors` has AWS's errors by the names of the questions.
-    """
+    """Raise one PrerequisiteError if there are problems or `errors`, AWS's errors by question."""
     found = (*problems(spec, facts), *by_host(errors))
     if found:
         raise PrerequisiteError(
-            f"cluster {spec.name} cannot be made in {facts['region']} as things are",
+            f"cluster {spec.name} cannot be made in {facts['region']} yet",
             problems=found,
-            hint="Nothing was made. Mend them, and repeat the same command.",
+            hint="Nothing was made. Solve these problems, and repeat the same command.",
         )
 
 
@@ -121,7 +116,6 @@ def _elsewhere(spec: ClusterSpec, elsewhere: Names) -> Iterator[Problem]:
 def _subnets(
     spec: ClusterSpec, region: str, zones: Names, subnets: Objects, routes: Objects
 ) -> Iterator[Problem]:
-    """Yield problems of zones, and of usable subnets: too few addresses, or no route."""
     strange = [zone for zone in spec.ec2.zones if zone not in zones]
     if strange:
         yield Problem("ec2.zones", f"{region} has no {named(strange)}, only {named(zones, most=9)}")
@@ -153,9 +147,9 @@ def _full(spec: ClusterSpec, subnets: Objects) -> Iterator[str]:
 
 
 def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator[str]:
-    """Yield why nodes in these subnets could not reach AWS, or this machine could not reach nodes.
+    """Yield why nodes could not reach AWS, or this machine could not reach the nodes.
 
-    Subnets with different routes are a problem too, because AWS would choose one by chance.
+    Different routes are a problem too, because AWS would choose a subnet by chance.
     """
     by_way: dict[str, list[str]] = {}
     for subnet in subnets:
@@ -246,7 +240,7 @@ def _types(
 
 
 def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
-    """Yield a text for each resource of which an instance type has less than the file requests."""
+    """Yield each resource of which an instance type has too little."""
     vcpus = described["VCpuInfo"]["DefaultVCpus"]
     memory = described["MemoryInfo"]["SizeInMiB"] * 2**20
     if (size.cpus or 0) > vcpus:
@@ -283,7 +277,6 @@ def _quotas(spec: ClusterSpec, region: str, types: ByName, quotas: Objects) -> I
 
 
 def _amis(spec: ClusterSpec, region: str, amis: ByName, types: ByName) -> Iterator[Problem]:
-    """Yield problems of AMIs: missing, of another architecture, or without a driver for GPUs."""
     names = dict.fromkeys(group.ami for group in groups(spec).values())
     for name in names:
         if name not in amis:
@@ -357,7 +350,6 @@ def _gpus(described: Object) -> int:
     return sum(gpu["Count"] for gpu in gpus if gpu["Manufacturer"].lower() == "nvidia")
 
 
-# Each rule gets the facts that its parameters name.
 RULES: Sequence[Callable[..., Iterator[Problem]]] = (
     _programs,
     _region,
@@ -371,7 +363,7 @@ RULES: Sequence[Callable[..., Iterator[Problem]]] = (
     _key,
     _profile,
 )
-# The problem to report for each fact that is false, by the fact's name.
+# The problem to report if a fact is false, by the fact's name.
 CLAIMS = {
     "may_pass_role": Problem(
         "this user",

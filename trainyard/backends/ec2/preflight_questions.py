@@ -53,7 +53,7 @@ QUOTAS = {
 
 
 def quota(group: Group) -> str | None:
-    """Return the code of the vCPU quota for a group's instances; None for an unknown family."""
+    """Return the code of a group's vCPU quota; None for an unknown family."""
     family = re.match("[a-z]+", group.instance_type)
     codes = QUOTAS.get(family[0]) if family else None
     return codes[group.spot] if codes else None
@@ -93,8 +93,8 @@ def ask(
 def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, Object]:
     """Ask AWS for the file's AMIs; return the existing AMIs by their names in the file.
 
-    A name is an id, or an SSM parameter that holds an id. `running` maps names to the ids
-    that running instances use. Such an id is kept, although the parameter may have changed.
+    A name is an id, or an SSM parameter that holds an id. `running` maps names to the ids of
+    running instances, which are kept even if the parameter has changed.
     """
     names = {group.ami for group in groups(spec).values()}
     ids = {}
@@ -170,10 +170,7 @@ def subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
 
 
 def usable(spec: ClusterSpec, found: Iterable[Object]) -> list[Object]:
-    """Return the subnets whose nodes get an address that this machine can reach.
-
-    With use_internal_ips all subnets are usable, else only those that assign public addresses.
-    """
+    """Return the subnets whose nodes get an address that this machine can reach."""
     if spec.ec2.use_internal_ips:
         return [*found]
     return [subnet for subnet in found if subnet["MapPublicIpOnLaunch"]]
@@ -192,7 +189,7 @@ def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
 
 
 def _elsewhere(spec: ClusterSpec, aws: Aws, regions: Iterable[str]) -> list[str]:
-    """Return the other regions with instances of this name; a region with an error is left out."""
+    """Return the other regions that answer and have instances of this name."""
     others = [region for region in regions if region != aws.region]
     tags = {naming.RAY_CLUSTER: spec.name}
     by_region, _ = gather(others, lambda region: aws.instances(tags, region=region))

@@ -49,8 +49,8 @@ AGAIN = "Run `ray up` again"
 class Launch:
     """One call of `ray up`, which makes a head that matches the file.
 
-    `run` is the process, once started. `head` is the existing head, or None. `ends_workers`: the
-    autoscaler will terminate workers that are outdated or too many.
+    `run` is the process, once started. `head` is the existing head. `ends_workers`: the autoscaler
+    will terminate workers that are outdated or too many.
     """
 
     location: Location
@@ -66,7 +66,7 @@ class Launch:
         return desired.fingerprints(self.document, self.environment)
 
     def steps(self) -> list[Step]:
-        """Return a step for each part of `ray up`, and a step that tags the head once Ray runs.
+        """Return a step for each part of `ray up`, and one that tags the head once Ray runs.
 
         For a head whose tags match the file, returns one step without action.
         """
@@ -146,7 +146,7 @@ class Launch:
 
 
 def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> list[Step]:
-    """Ask AWS for the cluster's instances; return the steps that make the cluster match the file.
+    """Ask AWS for the instances; return the steps that make the cluster match the file.
 
     The steps end surplus and outdated instances, run `ray up`, set the leash, and wait for nodes.
     """
@@ -188,9 +188,9 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
 
 
 def _cost(spec: ClusterSpec, location: Location) -> str:
-    """Return size and price of a new cluster: `1 head m5.large; 3.11 USD an hour; no leash ends it`.
+    """Return the size and price of a new cluster, and whether a leash is missing:
 
-    The last part is missing if the file has a leash.
+    `1 head m5.large; 3.11 USD an hour; no leash ends it`
     """
     parts = []
     types = []
@@ -235,13 +235,12 @@ def _differences(launch: Launch, head: Instance) -> str:
 
 
 def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
-    """Say whether a group is above its maximum, so that the autoscaler ends surplus workers."""
+    """Say whether a group is above its maximum: the autoscaler then ends workers."""
     running = Counter(each.group for each in found if each.runs and not each.is_head)
     return any(running[group.name] > group.most for group in spec.workers)
 
 
 def _outdated(found: Sequence[Instance], document: Mapping[str, Any]) -> list[Instance]:
-    """Return the workers whose fingerprint is not their group's fingerprint in the document."""
     outdated = []
     for instance in found:
         made_from = instance.tags.get(naming.NODE_FROM)
@@ -257,8 +256,8 @@ def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
 def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
     """Say whether a head that may have runs must be replaced.
 
-    A head that plain `ray up` made must be replaced. So must a head that ran Ray and differs
-    from the file. A head without a fingerprint never ran Ray, and has no runs.
+    A head of plain `ray up` must be replaced. So must a head that ran Ray and differs from the
+    file. A head without a fingerprint never ran Ray, and has no runs.
     """
     written = head.tags.get(naming.HEAD_FROM)
     return naming.CLUSTER not in head.tags or written not in (None, made_from[naming.HEAD_FROM])

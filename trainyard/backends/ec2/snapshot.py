@@ -1,4 +1,4 @@
-"""The instances of a cluster, as AWS lists them, and their addresses and logins for SSH."""
+"""The instances of a cluster as AWS lists them, and how to reach them by SSH."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ENDED = ("shutting-down", "terminated")
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance.
+    """An instance; `group` is a worker group or "head".
 
-    `group` is the worker group, or "head". `status` is the tag in which Ray notes how far it has
-    set up the instance. `reason` is AWS's reason for the instance's end; "" while it runs.
+    `status` is the tag in which Ray notes how far it has set up the instance. `reason` is AWS's
+    reason for the instance's end; "" while it runs.
     """
 
     id: str
@@ -55,10 +55,10 @@ class Instance:
 
 
 def of_cluster(location: Location) -> list[Instance]:
-    """Ask AWS for the instances that Ray tagged with this cluster name, in any state, head first.
+    """Ask AWS for the instances with Ray's tag of this cluster, in any state, head first.
 
-    The instances may belong to another owner, or come from plain `ray up`. Raises RequestError
-    if there are none, and the credentials belong to another account than the recorded one.
+    They may belong to another owner, or come from plain `ray up`. Raises RequestError if there are
+    none, and the credentials belong to another account than the recorded one.
     """
     found = instances(location.aws, {naming.RAY_CLUSTER: location.name})
     if not found:
@@ -84,7 +84,7 @@ def head(found: list[Instance]) -> Instance | None:
 
 
 def ip(section: Ec2Section, instance: Instance) -> str | None:
-    """Return the IP address for this machine's connections to an instance, or None."""
+    """Return the address for this machine's connections to an instance."""
     if section.use_internal_ips:
         return instance.private_ip
     return instance.public_ip or instance.private_ip

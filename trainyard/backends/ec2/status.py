@@ -34,10 +34,7 @@ _ASK = (
 
 
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
-    """Return the status of every node that the file names or that has an instance.
-
-    Asks AWS, Ray, and the head (by SSH).
-    """
+    """Ask AWS, Ray, and the head (by SSH) for the status of each declared or existing node."""
     location = locations.find(spec, site)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
@@ -75,7 +72,7 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def _stranger(location: Location, found: Sequence[Instance]) -> str:
-    """Return a remark if the instances of this name belong to another owner, else ""."""
+    """Return a remark if the instances belong to another owner, else ""."""
     try:
         for instance in found:
             if instance.exists:
@@ -166,7 +163,7 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
 def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the last lines of the logs of nodes, autoscaler and newest `ray up`.
 
-    With `follow`, also lines added later.
+    With `follow`, also returns later lines.
     """
     location = locations.find(spec, site)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}

@@ -30,12 +30,11 @@ from trainyard.spec.cluster import ClusterSpec, ExistingSection
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import counted
 
-# The cluster may be starting, so `up` waits this long.
+# The cluster may be starting.
 DEADLINE_SECONDS = 15.0
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
-    """Return the one step, which waits until Ray answers and has a node."""
     section = _section(spec)
     title = f"Ray answers at {section.address or section.service}"
     done = partial(_answer, spec, site)
@@ -78,9 +77,9 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Ask Ray; return a finding for an error, such as a wrong token or an unsupported version.
+    """Return a finding for Ray's error, such as a wrong token or an unsupported version.
 
-    If Ray does not answer, that is no finding, because `cluster.status` shows it.
+    Silence is no finding, because `cluster.status` shows it.
     """
     try:
         _answer(spec, site)
@@ -92,14 +91,14 @@ def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
 def connect(spec: ClusterSpec, site: Site) -> Endpoint:
     """Return the endpoint; for a Kubernetes service, a port-forward that ends with this process.
 
-    Raises PrerequisiteError if the token is not where the file says, or the service does not exist,
-    and NotReadyError if the service has no running pod.
+    Raises PrerequisiteError for a missing token or service, and NotReadyError if the service has no
+    running pod.
     """
     section = _section(spec)
     if not section.service:
         address = (section.address or "").rstrip("/")
         token = _token(section, site)
-        # Ray sets this variable on its nodes, so this program runs on a node of the cluster.
+        # Ray sets this variable on its nodes, so this program runs on one.
         if "RAY_ADDRESS" in site.environ:
             return Endpoint(spec.name, address, token, ray_address=lambda: "auto")
         return Endpoint(spec.name, address, token)
@@ -128,7 +127,7 @@ def _section(spec: ClusterSpec) -> ExistingSection:
 
 
 def _token(section: ExistingSection, site: Site) -> str | None:
-    """Return the token from the file or variable that the section names; None if it names none.
+    """Return the token that the section names; None if it names none.
 
     Raises PrerequisiteError if the file cannot be read, or the variable is not set.
     """
@@ -172,7 +171,7 @@ def _answer(spec: ClusterSpec, site: Site) -> Answer:
 
 
 def _last_error(endpoint: Endpoint) -> str:
-    """Return the newest error of the port-forward; "" without an error or a port-forward."""
+    """Return the port-forward's newest error; "" without an error or a port-forward."""
     if endpoint.tunnel:
         return forward.last_error(int(endpoint.address.rpartition(":")[2]))
     return ""

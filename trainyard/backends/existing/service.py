@@ -1,4 +1,4 @@
-"""Another owner's Ray cluster on Kubernetes: a port-forward leads to the pod behind its service."""
+"""Another owner's Ray cluster on Kubernetes, reached at the pod behind its service."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from trainyard.spec.cluster import ExistingSection
 
 
 class MissingServiceError(PrerequisiteError):
-    """The service that the file names does not exist; waiting would not help."""
+    """The file's service does not exist; waiting would not help."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """The service that the cluster file names; it need not exist."""
+    """The cluster file's service; it need not exist."""
 
     kube: Kube
     namespace: str
@@ -37,7 +37,7 @@ class Service:
 
 
 def named(section: ExistingSection, site: Site) -> Service:
-    """Return the file's service without a query. Raises PrerequisiteError for a missing context."""
+    """Return the file's service without a query; PrerequisiteError for a missing context."""
     access = config.access(
         site.environ,
         kubeconfig=section.kubeconfig,
@@ -52,7 +52,7 @@ def address(service: Service) -> str:
     """Forward the service's port, and return its URL here, valid while this process lives.
 
     Raises MissingServiceError; NotReadyError if no pod behind the service runs; RequestError if the
-    service has no such port.
+    port leads to no port of the pods.
     """
     described = service.kube.get(SERVICE, service.name, service.namespace)
     if described is None:
@@ -86,7 +86,7 @@ def address(service: Service) -> str:
 
 
 def token(service: Service, secret: str) -> str:
-    """Ask for the token in a Secret of the service's namespace; PrerequisiteError without one."""
+    """Ask for the token in this Secret; PrerequisiteError without one."""
     value = secret_token(service.kube.get(SECRET, secret, service.namespace) or {})
     if value is None:
         raise PrerequisiteError(
@@ -102,7 +102,7 @@ def token(service: Service, secret: str) -> str:
 def pod_behind(service: Service, described: Object) -> Object | None:
     """Ask for a running pod behind the service, preferably a ready one.
 
-    Returns None if no such pod runs, or if the service has no selector.
+    None if no such pod runs, or the service has no selector.
     """
     selector = described["spec"].get("selector")
     if not selector:

@@ -1,7 +1,7 @@
-"""A RayCluster on Kubernetes, made by the KubeRay operator; its dashboard is behind a port-forward.
+"""A RayCluster on Kubernetes, made by the KubeRay operator.
 
-The backend microk8s first makes a Kubernetes, and then calls these functions with its own
-`section`: a kubeconfig, context and namespace that replace those in the cluster file's `kuberay`.
+The backend microk8s makes a Kubernetes, and then calls these functions with its own `section`: a
+kubeconfig, context and namespace that replace those in the cluster file's `kuberay`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ Section = KuberaySection | None
 
 
 def up_steps(spec: ClusterSpec, site: Site, section: Section = None) -> list[Stage]:
-    """Return the stage that asks Kubernetes and the registry which steps are needed."""
     at = section or spec.kuberay
 
     def steps() -> list[Step]:
@@ -64,9 +63,9 @@ def up_steps(spec: ClusterSpec, site: Site, section: Section = None) -> list[Sta
 
 
 def documents(spec: ClusterSpec, site: Site, section: Section = None) -> list[Object]:
-    """Return the objects that `up` would apply, without Secrets and secret values of variables.
+    """Return the objects that `up` would apply, without Secrets and secret variables.
 
-    Asks Kubernetes and the registry; raises the same errors as `up_steps`.
+    Asks Kubernetes and the registry; raises the same errors as the steps of `up`.
     """
     without_secrets = spec.model_copy(update={"env": hidden(spec.env)})
     desired = read_desired(without_secrets, site, section or spec.kuberay)
@@ -86,8 +85,7 @@ def down_steps(
 ) -> list[Stage]:
     """Return the stage with the steps of `down`.
 
-    The steps remove all objects with the cluster's label at the recorded location, whatever the
-    file says.
+    They remove all that has the cluster's label at the recorded location, whatever the file says.
     """
 
     def steps() -> list[Step]:
@@ -139,8 +137,8 @@ def _steps(desired: Desired) -> list[Step]:
     refused = ray_cluster.refusal(desired, changes)
     steps: list[Step] = []
     if refused:
-        # A plan shows the steps after the refusal as if --recreate was given. A cluster whose head
-        # was never ready has no runs, so replacing it needs no flag.
+        # After the refusal, a plan shows the steps of --recreate. A cluster whose head was never
+        # ready has no runs, so replacing it needs no flag.
         desired = replace(desired, site=desired.site.wishing(recreate=True))
         changes = ()
         if not desired.never_started:
@@ -184,7 +182,7 @@ def _object_steps(desired: Desired) -> list[Step]:
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
     """Return the step that refuses to change another user's cluster, or adopts it with --adopt.
 
-    Returns [] if the cluster is this user's, or if nothing would change.
+    Returns [] for this user's cluster, or if nothing would change.
     """
     where = desired.location
     site = desired.site

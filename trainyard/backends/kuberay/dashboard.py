@@ -1,4 +1,4 @@
-"""A cluster's dashboard, reached through a port-forward to the pod of the current head."""
+"""A cluster's dashboard, behind a port-forward to the current head's pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainyard.seams.kube.types import POD, Object
 
 @dataclass(frozen=True)
 class Dashboard:
-    """The dashboard of the cluster at a location. The first method call opens its port-forward."""
+    """A cluster's dashboard. The first method call opens its port-forward."""
 
     location: Location
 
@@ -27,14 +27,13 @@ class Dashboard:
         return f"ray://{forward.LOOPBACK}:{self._forwarded(port)}"
 
     def last_error(self) -> str:
-        """Return the error of the newest connection through the port-forward, or ""."""
+        """Return the error of the port-forward's newest connection, or ""."""
         return forward.last_error(self._port())
 
     def alive(self, token: str | None, cluster_pods: Iterable[Object]) -> frozenset[str]:
         """Ask Ray for the names of its living nodes; OutsideError without an answer.
 
-        A node that is older than the current pod of the same name is a dead predecessor, which
-        Ray calls alive for a while.
+        A node that is older than its pod is a dead predecessor, which Ray calls alive for a while.
         """
         started = {naming.node_name(pod): pods.ray_started(pod) for pod in cluster_pods}
         return ray_nodes.alive(self.address(), token, started=started)
@@ -43,7 +42,6 @@ class Dashboard:
         return self._forwarded(naming.DASHBOARD_PORT)
 
     def _forwarded(self, port: int) -> int:
-        """Return the port on this machine that is forwarded to `port` of the head's pod."""
         where = self.location
         return forward.forward(
             where.kube,

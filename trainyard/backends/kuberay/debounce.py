@@ -1,4 +1,4 @@
-"""How long a fault must last before it is an error: Kubernetes repairs most faults by itself."""
+"""How long a fault must last to be an error: Kubernetes repairs most faults itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from trainyard.diagnosis import Diagnosis, merged
 # Kubelet, scheduler and operator retry within seconds, so a cause that lasts longer is permanent.
 SOON = 5.0
 # A restarting API server is unreachable for half a minute, and calls hosts lost for another 40 s
-# (Kubernetes 1.34). A minute is also enough to install an operator, to start DNS, and for a busy
-# kubelet to get a Secret.
+# (Kubernetes 1.34). A minute is also enough to install an operator, to start DNS, and to give a
+# busy kubelet a Secret.
 MINUTE = 60.0
-# The longest time without any change, unless an image is pulled: Ray gives its dashboard 150 s
+# The longest time without a change, except for a pull: Ray gives its dashboard 150 s
 # (shared/ray_nodes.py).
 STILL = 300.0
 # Isaac Sim's image is 20 GB: an hour at 50 Mbit/s.
@@ -21,14 +21,14 @@ PULL = 2 * 3600.0
 
 
 class Debounce:
-    """Counts how long each cause lasts; the count of a cause that disappears starts over."""
+    """Measures how long each cause lasts; a cause that disappeared starts at 0 again."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._since: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def expired(self, causes: Sequence[Diagnosis]) -> Diagnosis | None:
-        """Record the present causes; return the first that has outlasted its tolerance, or None.
+        """Record the present causes; return the first that outlasted its tolerance, or None.
 
         The result names all nodes with the same message.
         """
@@ -41,7 +41,6 @@ class Debounce:
         return None
 
     def others(self, first: Diagnosis, causes: Sequence[Diagnosis]) -> list[Diagnosis]:
-        """Return the causes other than `first` that have outlasted their tolerance."""
         now = self._now()
         lasting = [cause for cause in causes if self._has_lasted(cause, now)]
         return [cause for cause in merged(lasting) if cause.message != first.message]

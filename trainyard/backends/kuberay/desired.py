@@ -1,4 +1,4 @@
-"""The desired cluster on Kubernetes, and the existing one: images, logins, documents.
+"""The desired cluster on Kubernetes, and the existing one.
 
 Kubelets log in to registries only with user and password (core/v1, kubernetes.io/dockerconfigjson).
 They cannot use the token that some `docker login`s store instead.
@@ -37,11 +37,11 @@ HUB_KEY = "https://index.docker.io/v1/"
 
 @dataclass(frozen=True)
 class Desired:
-    """The desired cluster, and the existing one, if any.
+    """The desired cluster, and the existing one.
 
-    `live` is the existing RayCluster, or None. `pods` are the pods of this RayCluster, or of a
-    former one of this name. `image` is the head's; `images` has the images of groups that use
-    another. `pull_secret` is the Secret that Trainyard makes; None if the images need no login.
+    `live` is the existing RayCluster. `pods` are its pods, or those of a former one of this name.
+    `image` is the head's; `images` has the images of groups that use another. `pull_secret` is the
+    Secret that Trainyard makes; None if the images need no login.
     """
 
     spec: ClusterSpec
@@ -57,19 +57,18 @@ class Desired:
 
     @property
     def running(self) -> Object | None:
-        """Return the existing RayCluster, unless it is being removed."""
         if self.live is None or pods.is_leaving(self.live):
             return None
         return self.live
 
     @property
     def keeps_logins(self) -> bool:
-        """Say whether an image that could not be resolved is kept, and with it the logins."""
+        """Say whether an unresolved image is kept, and with it the logins."""
         return any(image.is_kept for image in (self.image, *self.images.values()))
 
     @property
     def never_started(self) -> bool:
-        """Say whether a RayCluster exists whose head was never ready, so that it has no runs."""
+        """Say whether the RayCluster's head was never ready, so that there are no runs."""
         live = self.live
         if live is None:
             return False
@@ -82,14 +81,13 @@ class Desired:
 
 
 def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
-    """Ask Kubernetes and the registry what exists, and return it with the desired cluster.
+    """Ask Kubernetes and the registry for the existing cluster and the desired images.
 
     Raises an error if the cluster cannot be made, such as for missing rights or a missing image.
     """
     where = location.of_section(spec, site, section)
     location.refuse_other(site, where)
-    # This request comes before the parallel ones, so that a rejected login is one error, not
-    # several.
+    # This request comes before the parallel ones, so that a rejected login is only one error.
     live = _live(where, spec)
     if live is None or site.wishes.recreate:
         rights.refuse_missing(where, rights.needed(spec, section))
@@ -130,7 +128,7 @@ def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
 def _logins(
     cluster: str, section: KuberaySection, images: Sequence[PinnedImage], live: Object | None
 ) -> tuple[Object | None, tuple[str, ...]]:
-    """Return the Secret that Trainyard makes, or None, and the names of all pull Secrets."""
+    """Return the Secret that Trainyard makes, and the names of all pull Secrets."""
     if live and any(image.is_kept for image in images):
         # A kept image is pulled with the Secrets that the cluster was made with.
         pod = live["spec"]["headGroupSpec"]["template"]["spec"]
@@ -144,7 +142,6 @@ def _logins(
 
 
 def _running(live: Object | None) -> dict[str, str]:
-    """Return the image of each group of a RayCluster; {} without a RayCluster."""
     if live is None:
         return {}
     running = {}
@@ -155,17 +152,14 @@ def _running(live: Object | None) -> dict[str, str]:
 
 
 def _reference(image: PinnedImage, running: str | None) -> str:
-    """Return the running reference if its digest is the image's, else the image's reference.
-
-    Another name of the same image is no drift.
-    """
+    """Return the running reference if its digest is the image's: another name is no drift."""
     if running and image.digest and running.endswith(f"@{image.digest}"):
         return running
     return image.reference
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
-    """Return the RayCluster or None; without the right to read it, name all missing rights."""
+    """Return the RayCluster; without the right to read it, raise all missing rights."""
     try:
         return location.ray_cluster(where)
     except ForbiddenError:
@@ -176,10 +170,10 @@ def _live(where: Location, spec: ClusterSpec) -> Object | None:
 def pull_secret(
     cluster: str, images: Sequence[PinnedImage], *, others: Sequence[str], name: str
 ) -> Object | None:
-    """Return the Secret with the logins for a cluster's images; None if they need no login.
+    """Return the Secret with the logins for these images; None if they need no login.
 
-    `others` are the Secrets in the file's kuberay.pull_secrets. A login that only Docker can use
-    raises PrerequisiteError; with `others`, it is left out instead.
+    `others` are the file's kuberay.pull_secrets. A login that only Docker can use raises
+    PrerequisiteError; with `others`, it is left out.
     """
     logins: dict[str, dict[str, str]] = {}
     for image in images:
@@ -195,7 +189,7 @@ def pull_secret(
 
 
 def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return an image's login under the key that kubelets expect; {} without a usable login."""
+    """Return an image's login under the key that kubelets expect."""
     login = image.login
     if login is None or (others and not login.password):
         return {}

@@ -16,7 +16,7 @@ OPERATOR = "KubeRay operator"
 
 
 def findings(where: Location) -> list[Finding]:
-    """Return the findings on the operator, and on the Kubernetes nodes with pods of the cluster.
+    """Return the findings on the operator, and on the hosts of the cluster's pods.
 
     Without pods nothing is checked. Checks for which the user lacks a right are skipped.
     """
@@ -36,7 +36,7 @@ def findings(where: Location) -> list[Finding]:
 
 
 def of_operators(operators: tuple[Object, ...], where: Location) -> Iterator[Finding]:
-    """Yield a finding if no operator runs, and one for each operator that is too old."""
+    """Yield a finding if no operator runs, and one for each old operator."""
     if not any(pods.is_true(deployment, "Available") for deployment in operators):
         message = (
             "none runs: a node that ends is not replaced, and changes of the file have no effect"
@@ -54,7 +54,7 @@ def of_operators(operators: tuple[Object, ...], where: Location) -> Iterator[Fin
 
 
 def of_host(host: Object, kubectl: str) -> Iterator[Finding]:
-    """Yield a finding for each bad condition of a Kubernetes node: not Ready, or under pressure."""
+    """Yield a finding for each bad condition: not Ready, or under pressure."""
     name = pods.name(host)
     for condition in host["status"].get("conditions") or ():
         kind = condition["type"]

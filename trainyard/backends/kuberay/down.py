@@ -1,4 +1,4 @@
-"""The steps that remove everything of a cluster from Kubernetes, and check that nothing is left."""
+"""The steps that remove a cluster from Kubernetes, and check that nothing is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainyard.steps import Step
 
 
 def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
-    """Return the steps that remove the cluster at this location, and its record."""
+    """Return the steps that remove the cluster and its record."""
     # The checks of rights and of --purge may raise, so they come before any removal.
     rights.refuse_missing(where, rights.REMOVE)
     purge_steps: list[Step] = []
@@ -28,7 +28,7 @@ def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
     if live is not None and not is_ours(live, where.name):
         title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
 
-    # `uids` excludes a live RayCluster that Trainyard did not make, so the step leaves it alone.
+    # `uids` excludes a RayCluster that Trainyard did not make, so the step leaves it alone.
     uids = removal.uids(where, live, cluster_pods(where))
     cluster = removal.ray_cluster_step(where, "remove-ray-cluster", title, uids, disruptive=True)
     steps = [cluster, _rest_step(where), *purge_steps, forget_step(site.state)]
@@ -44,7 +44,6 @@ def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
 
 
 def _rest_step(where: Location) -> Step:
-    """Return the step that removes the other objects with the cluster's label."""
     now = _labelled(where)
     if now:
         title = f"Remove what belongs to the cluster: {removal.names(now)}"
@@ -54,10 +53,10 @@ def _rest_step(where: Location) -> Step:
 
 
 def _labelled(where: Location) -> Left:
-    """Return the cluster's objects, except RayClusters and the objects that these own.
+    """Return the cluster's objects, except RayClusters and what they own.
 
-    Kubernetes removes an owned object together with its owner. Secrets and the claim are read by
-    name: the right to list Secrets would be the right to read every Secret of the namespace.
+    Kubernetes removes an owned object together with its owner. Secrets are read by name: the right
+    to list them would be the right to read every Secret of the namespace.
     """
     kube = where.kube
     name = where.name

@@ -19,7 +19,7 @@ HEAD = "head"
 
 @dataclass(frozen=True)
 class Group:
-    """A group of `least` to `most` nodes, with each node's resources for Ray; memory in bytes."""
+    """A group of `least` to `most` nodes, and each node's resources for Ray; memory in bytes."""
 
     name: str
     least: int
@@ -31,7 +31,7 @@ class Group:
 
 
 def of_cluster(cluster: Object | None) -> dict[str, Group]:
-    """Return the groups of a RayCluster by name, the head's included; {} without a RayCluster."""
+    """Return a RayCluster's groups by name, the head's included."""
     if cluster is None:
         return {}
     workers = cluster["spec"].get("workerGroupSpecs") or ()
@@ -47,7 +47,7 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
     """Return the file's groups by name, with the file's numbers of nodes.
 
-    Resources are the RayCluster's; for groups that the RayCluster lacks, the file's.
+    Resources are the RayCluster's; those of a group that it lacks are the file's.
     """
     declared = [_declared(HEAD, spec.head, least=1, most=1)]
     for worker in spec.workers:
@@ -62,10 +62,7 @@ def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
 
 
 def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
-    """Yield each group whose number of nodes is not the file's: `cpu: 2 nodes now, 3 desired`.
-
-    Other drift is not yielded. Yields nothing without a RayCluster.
-    """
+    """Yield each group whose number of nodes drifted: `cpu: 2 nodes now, 3 nodes desired`."""
     if cluster is None:
         return
     made = of_cluster(cluster)
@@ -78,7 +75,7 @@ def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
 
 
 def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
-    """Return a group's pods, ready ones first and leaving ones last; at most one for the head."""
+    """Return a group's pods, ready ones first, leaving ones last; at most one for the head."""
     found = [pod for pod in cluster_pods if pods.group(pod) == group]
     found.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
     if group == HEAD:
@@ -87,10 +84,7 @@ def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
 
 
 def awaited(cluster: Object | None, cluster_pods: Sequence[Object]) -> list[Object]:
-    """Return the pods that must run before the cluster is ready.
-
-    In a group that grows, only the minimum must run: the autoscaler decides on more.
-    """
+    """Return the pods that a ready cluster needs; of a group that grows, only the minimum."""
     made = of_cluster(cluster)
     found: list[Object] = []
     for name in dict.fromkeys(map(pods.group, cluster_pods)):
@@ -103,7 +97,7 @@ def awaited(cluster: Object | None, cluster_pods: Sequence[Object]) -> list[Obje
 
 
 def missing(cluster: Object, cluster_pods: Sequence[Object]) -> list[str]:
-    """Return the groups with fewer pods than their minimum; terminating pods count, too."""
+    """Return the groups with fewer pods than their minimum; leaving pods count, too."""
     existing = [pods.group(pod) for pod in cluster_pods]
     groups = of_cluster(cluster).values()
     return [group.name for group in groups if existing.count(group.name) < group.least]
@@ -133,11 +127,11 @@ def _number(option: object) -> int | None:
 
 
 def _resources(option: str) -> dict[str, float]:
-    """Parse the option `resources` of `ray start`, JSON in shell quotes; {} if it is not valid."""
+    """Parse `ray start`'s option `resources`, JSON in shell quotes; {} if it is not valid."""
     try:
         return dict(json.loads("".join(shlex.split(option)) or "{}"))
     except ValueError:
-        # A user edited the option by hand; Ray itself will report the error.
+        # A user edited the option by hand, and Ray reports the error.
         return {}
 
 

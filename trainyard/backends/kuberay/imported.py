@@ -15,10 +15,10 @@ from trainyard.spec.kubernetes import is_set_by_kuberay
 from trainyard.spec.units import format_size
 
 GPU = "nvidia.com/gpu"
-# Keys of a container that are dropped without a note: Trainyard sets them itself.
+# Keys of a container that are dropped without a note: Trainyard sets them.
 _OURS = ("name", "ports", "imagePullPolicy")
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
-# Every node has private directories at these paths: Ray's logs, and shared memory.
+# Every node has its own volumes at these paths: Ray's logs, and shared memory.
 _EVERYWHERE = ("/tmp/ray", SHARED_MEMORY)  # noqa: S108
 _PODS = {"nodeSelector": "node_selector", "tolerations": "tolerations"}
 _CLASSES = {"priorityClassName": "priority_class", "runtimeClassName": "runtime_class"}
@@ -76,7 +76,7 @@ class _Conversion:
         self._groups: dict[str, dict[str, Any]] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
-        """Take all keys that fit into a cluster file; return the file's content, and the notes."""
+        """Take all keys that fit; return the file's content, and the notes."""
         take = self._from.take
         for key in ("apiVersion", "kind"):
             take(key)
@@ -115,7 +115,6 @@ class _Conversion:
         return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
 
     def _autoscaler(self) -> None:
-        """Take the autoscaler's CPUs and memory if limits and requests are the same."""
         place = ("spec", "autoscalerOptions")
         found = self._from.see(*place, "resources") or {}
         limits = found.get("limits")
@@ -158,10 +157,7 @@ class _Conversion:
         return {**group, **self._group(place, group["name"])}
 
     def _replicas(self, place: tuple[Step, ...], name: str, *, grows: bool) -> tuple[int, int, int]:
-        """Return the minimum, desired and maximum replicas, as KubeRay computes them.
-
-        Source: GetWorkerGroupDesiredReplicas.
-        """
+        """Return the least, desired and most replicas (KubeRay's GetWorkerGroupDesiredReplicas)."""
         replicas = self._from.take(*place, "replicas")
         least = self._from.take(*place, "minReplicas") or 0
         most = self._from.take(*place, "maxReplicas")
@@ -188,10 +184,7 @@ class _Conversion:
         return least, wanted, most
 
     def _group(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return the keys that both the head and worker groups have: sizes, image, `ray_start`.
-
-        Settings of the group's pods are put below kuberay.groups.
-        """
+        """Return the keys that head and workers share; put pods' settings below kuberay.groups."""
         found = self._sizes(place, name)
         if self._from.see(*place, "serviceType") == "ClusterIP":
             self._from.take(*place, "serviceType")
@@ -207,7 +200,7 @@ class _Conversion:
         return found
 
     def _pods(self, place: tuple[Step, ...], name: str) -> None:
-        """Move labels, annotations and placement of a group's pods below kuberay.groups."""
+        """Put labels, annotations and placement of a group's pods below kuberay.groups."""
         pods: dict[str, Any] = self._groups.get(name, {})
         template = (*place, "template")
         for key in ("labels", "annotations"):
@@ -223,7 +216,7 @@ class _Conversion:
         for theirs, ours in {**_PODS, **_CLASSES}.items():
             value = self._from.take(*template, "spec", theirs)
             if value and ours == "tolerations":
-                # Kubernetes' default operator is Equal; a cluster file's default is Exists.
+                # The default operator is Equal in Kubernetes, and Exists in a cluster file.
                 pods[ours] = [{"operator": "Equal", **toleration} for toleration in value]
             elif value:
                 pods[ours] = value
@@ -232,9 +225,9 @@ class _Conversion:
             self._groups[name] = pods
 
     def _sizes(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return CPUs, memory and GPUs of a group: the container's limits, else its requests.
+        """Return a group's CPUs, memory and GPUs: the limits, else the requests.
 
-        Requests that are smaller than the limits are put below kuberay.groups.
+        Requests below the limits are put below kuberay.groups.
         """
         resources = (*_container(place), "resources")
         limits = self._from.take(*resources, "limits") or {}
@@ -275,7 +268,6 @@ class _Conversion:
         return found
 
     def _note_resources(self, name: str, keys: Sequence[str]) -> None:
-        """Add a note for each resource of a container that has no key in a cluster file."""
         for key in keys:
             why = "has no place here"
             # The name of a vendor's resource, such as another GPU, has a domain.
@@ -286,7 +278,7 @@ class _Conversion:
     def _start(
         self, place: tuple[Step, ...], name: str, sizes: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the parameters of `ray start`, under a cluster file's keys or `ray_start`."""
+        """Return the parameters of `ray start`, by a cluster file's keys or in `ray_start`."""
         found: dict[str, Any] = {}
         words: dict[str, Any] = {}
         rest: dict[str, Any] = {}
@@ -327,7 +319,7 @@ class _Conversion:
     def _request_all(self, name: str, cpus: int) -> None:
         """Request all CPUs of the container for a node with `cpus: 0`.
 
-        A cluster file has no CPU limit for such a node: Ray may use as many as are requested.
+        A cluster file has no CPU limit for such a node: its limit is its request.
         """
         requests = self._groups.setdefault(name, {}).setdefault("requests", {})
         if "cpus" in requests:
@@ -340,7 +332,7 @@ class _Conversion:
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
-        """Take the env of all groups: return what they share, put the rest below kuberay.groups."""
+        """Take the groups' env; return what all share, put the rest below kuberay.groups."""
         by_group = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
@@ -362,7 +354,7 @@ class _Conversion:
         return shared
 
     def _group_env(self, group: str, env: Mapping[str, Any]) -> None:
-        """Put variables below kuberay.groups; note variables without text, or set by Trainyard."""
+        """Put a group's own variables below kuberay.groups, or note why one does not fit."""
         own = {}
         without_text = []
         by_trainyard = []
@@ -412,7 +404,7 @@ class _Conversion:
             self._forget_mounts(place, taken)
 
     def _shared_memory(self, volumes: Sequence[Sequence[dict[str, Any]]]) -> None:
-        """Take the size of shared memory; note it if groups set different sizes."""
+        """Take the size of shared memory; different sizes become a note."""
         sizes = set()
         for mounted in volumes:
             for volume in mounted:
@@ -424,12 +416,12 @@ class _Conversion:
             self._kuberay["shm_size"] = sizes.pop()
         elif sizes:
             self._notes.append(
-                f"{SHARED_MEMORY} of {' or '.join(sorted(sizes))}: kuberay.shm_size is the same for "
-                "all nodes"
+                f"{SHARED_MEMORY} of {' or '.join(sorted(sizes))}: kuberay.shm_size is the same "
+                "for all nodes"
             )
 
     def _mounted(self, place: tuple[Step, ...]) -> list[dict[str, Any]]:
-        """Return those mounts of a pod's first container that `kuberay.volumes` can express."""
+        """Return the mounts of Ray's container that `kuberay.volumes` can express."""
         volumes = self._from.see(*place, "template", "spec", "volumes") or []
         sources = {volume["name"]: volume for volume in volumes}
         found = []
@@ -465,12 +457,12 @@ class _Conversion:
 
 
 def _container(place: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the path of Ray's container, which KubeRay expects to be the first."""
+    """Return the path of Ray's container; KubeRay takes the first one."""
     return (*place, "template", "spec", "containers", 0)
 
 
 def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Remove and return the groups' image if all have the same; else return {}."""
+    """Move the image out of the groups if all have the same."""
     images = {group.get("image") for group in groups}
     if len(images) > 1 or images == {None}:
         return {}
@@ -494,7 +486,7 @@ def _empty_dir(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quoted(value: str) -> dict[str, Any]:
-    """Parse custom resources, which KubeRay's samples write as JSON in shell quotes."""
+    """Parse custom resources: KubeRay's samples write JSON in shell quotes."""
     found = json.loads(value.strip("'"))
     if isinstance(found, str):
         found = json.loads(found)

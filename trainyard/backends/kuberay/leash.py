@@ -1,4 +1,4 @@
-"""The leash of a cluster on Kubernetes: a pod whose account may delete only this RayCluster."""
+"""The leash of a RayCluster: a pod whose account may delete only this RayCluster."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ _PART = "io.trainyard/part"
 
 
 def of(where: Location) -> Leash:
-    """Return the functions for the leash, the timer that ends an idle or old cluster.
-
-    The cluster's age counts from the creation of the RayCluster.
-    """
+    """Return the functions of the leash. A cluster's age counts from its RayCluster's creation."""
     return Leash(
         lambda: observe(where),
         lambda: made(location.ray_cluster(where)),
@@ -51,10 +48,10 @@ def _name(where: Location) -> str:
 
 
 def observe(where: Location) -> LeashStatus | None:
-    """Ask Kubernetes for the cluster's leash, an annotation of the leash's Deployment.
+    """Ask Kubernetes for the leash, an annotation of its Deployment.
 
     Returns None without the Deployment, or if the user may not read it. The leash has a `problem`
-    while the Deployment's pod is not ready.
+    while its pod is not ready.
     """
     deployment = if_allowed(where.kube.get, DEPLOYMENT, _name(where), namespace=where.namespace)
     if deployment is None or naming.LEASH not in pods.annotations_of(deployment):
@@ -77,10 +74,10 @@ def observe(where: Location) -> LeashStatus | None:
 
 
 def put(where: Location, leash: LeashStatus) -> None:
-    """Apply the leash's Deployment and account, with the RayCluster as their owner.
+    """Apply the leash's objects; do nothing without a RayCluster.
 
-    The cluster's Secrets get the same owner, so that Kubernetes removes all of these with the
-    RayCluster. Does nothing without a RayCluster.
+    The RayCluster becomes their owner, and the owner of the cluster's Secrets, so that Kubernetes
+    removes them all with the RayCluster.
     """
     live = location.ray_cluster(where)
     if live is None:
@@ -96,7 +93,7 @@ def put(where: Location, leash: LeashStatus) -> None:
 
 
 def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) -> Sequence[Object]:
-    """Return the leash's objects, with the head's image, placement, pull Secrets and user."""
+    """Return the leash's objects; image, placement, pull Secrets and user are the head's."""
     head = live["spec"]["headGroupSpec"]["template"]["spec"]
     container = head["containers"][0]
     labels = {**naming.labels(where.name), _PART: "leash"}
@@ -142,13 +139,13 @@ def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) 
 
 
 def take_off(where: Location) -> None:
-    """Remove the leash's Deployment and account; the Secrets stay owned by the RayCluster."""
+    """Remove the leash's objects; the RayCluster still owns the Secrets."""
     for kind in KINDS:
         where.kube.delete(kind, _name(where), namespace=where.namespace)
 
 
 def release_secrets(where: Location) -> None:
-    """Remove the Secrets' ownerReferences, so that the Secrets outlive the RayCluster."""
+    """Remove the Secrets' ownerReferences, so that they outlive the RayCluster."""
     for secret in _secrets(where):
         if secret["metadata"].get("ownerReferences"):
             _own(where, secret, None)

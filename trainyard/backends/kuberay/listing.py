@@ -1,4 +1,4 @@
-"""Trainyard's clusters on each Kubernetes that a file or record of this machine names."""
+"""Trainyard's clusters on each Kubernetes that a file or record names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.seams.threads import side_by_side, within
 from trainyard.spec.cluster import ClusterSpec
 
-# Old kubeconfigs may name servers that do not answer. `cluster.list` waits for them only this long.
+# Old kubeconfigs may name servers that do not answer, and `cluster.list` must not wait long.
 ANSWER_SECONDS = 3.0
 
 
@@ -28,10 +28,10 @@ def discover(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Ask each Kubernetes of these clusters and records for RayClusters with Trainyard's label.
+    """Ask each Kubernetes of these clusters and records for Trainyard's RayClusters.
 
-    Returns where the given clusters are or would be, and the other labelled RayClusters. `states`
-    are the directories of records. `region` is not used.
+    Returns where the given clusters are or would be, and the other RayClusters. `states` are the
+    directories of records. `region` is not used.
     """
     locations, problems = _located(clusters)
     kubes: dict[tuple[str, str], Kube] = {}
@@ -41,7 +41,7 @@ def discover(
         kubes[_key(kube)] = kube
 
     refused: dict[tuple[str, str], TrainyardError] = {}
-    # The keys are server, namespace and name, because several contexts may lead to one server.
+    # By server, namespace and name, because several contexts may lead to one server.
     others: dict[tuple[str, str, str], FoundCluster] = {}
     for kube, answer in zip(kubes.values(), side_by_side(ask, kubes.values()), strict=True):
         if isinstance(answer, TrainyardError):
@@ -74,7 +74,7 @@ def discover(
 def _located(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Location], dict[str, str]]:
-    """Return two dicts by cluster name: the locations, and why a location is unknown."""
+    """Return the locations by cluster name, and why other locations are unknown."""
     locations = {}
     problems = {}
     for spec, site in clusters:
@@ -90,7 +90,7 @@ def _key(kube: Kube) -> tuple[str, str]:
 
 
 def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | TrainyardError:
-    """Ask for the RayClusters with Trainyard's label; an error is returned, not raised."""
+    """Ask for Trainyard's RayClusters; an error is returned, not raised."""
     try:
         return within(seconds, lambda: kube.list(RAY_CLUSTER, labels=naming.CLUSTER))
     except ForbiddenError as error:
@@ -102,7 +102,7 @@ def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | Trainy
 
 
 def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
-    """Return a RayCluster as a FoundCluster, with the flags of cluster.* that select it."""
+    """Describe a RayCluster, with the flags of cluster.* that select it."""
     metadata = cluster["metadata"]
     where = Location(kube, metadata["namespace"], metadata["name"])
     is_ready = (cluster.get("status") or {}).get("state") == "ready"
@@ -112,7 +112,7 @@ def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
 
 
 def _recorded(states: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Kube]:
-    """Yield the Kubernetes of each record whose kubeconfig and context still exist."""
+    """Yield the Kubernetes of each record with a usable kubeconfig and context."""
     for state in states:
         record = read_json(state / "cluster.json") or {}
         files = {}

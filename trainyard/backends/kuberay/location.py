@@ -1,4 +1,4 @@
-"""A cluster's location on Kubernetes (API server and namespace), and the record of it."""
+"""A cluster's location (API server and namespace), and its record."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _KEYS = ("namespace", "context", "kubeconfig")
 
 @dataclass(frozen=True)
 class Location:
-    """The API server, namespace and name of a cluster, whether or not the cluster exists.
+    """The API server, namespace and name of a cluster, which need not exist.
 
-    `section` has the keys below `kuberay:` of the cluster file, or another backend's values for
-    these keys. `owner` is this user's name as an owner.
+    `section` is the cluster file's `kuberay:`, or another backend's values for its keys. `owner` is
+    this user's name as an owner.
     """
 
     kube: Kube
@@ -43,7 +43,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Record:
-    """The recorded location, which is still right if the cluster's file or context has changed.
+    """The recorded location, which stays right if the file or the current context changes.
 
     `kubeconfig` is a list of paths, separated as in $KUBECONFIG.
     """
@@ -67,7 +67,7 @@ class Owner(NamedTuple):
 
 
 def find(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
-    """Return the cluster's recorded location; without a record, the file's.
+    """Return the recorded location; without a record, the file's.
 
     Raises RequestError if the recorded context now leads to another server, or if `--set` names
     another location.
@@ -86,7 +86,7 @@ def find(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
 
 
 def of_section(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
-    """Return the location that the section names; the record is ignored.
+    """Return the section's location, whatever is recorded.
 
     Raises PrerequisiteError without a usable kubeconfig or context.
     """
@@ -101,7 +101,7 @@ def of_section(spec: ClusterSpec, site: Site, section: KuberaySection) -> Locati
 
 
 def _owner(site: Site) -> str:
-    """Return this user's name as an owner: $TRAINYARD_OWNER, else the recorded name, else user@host."""
+    """Return this user as an owner: $TRAINYARD_OWNER, else the recorded one, else user@host."""
     record = read(site)
     if record and record.owner:
         return given(site.environ) or record.owner
@@ -109,7 +109,7 @@ def _owner(site: Site) -> str:
 
 
 def refuse_other(site: Site, location: Location) -> None:
-    """Raise RequestError if the record names another namespace or server than `location`."""
+    """Raise RequestError if the record has another namespace or server."""
     record = read(site)
     if record is None:
         return
@@ -124,8 +124,8 @@ def refuse_other(site: Site, location: Location) -> None:
         f"cluster {record.name} is in {record}; now {location} ({location.kube.server}) is asked "
         "for",
         where=str(site.source) if site.source else None,
-        hint=f"To use the recorded cluster, {remedy} A second cluster needs another name. To move this "
-        "cluster, remove it there first: trainyard cluster.down. "
+        hint=f"To use the recorded cluster, {remedy} A second cluster needs another name. To move "
+        "this cluster, remove it there first: trainyard cluster.down. "
         "If that Kubernetes no longer exists, or has another address: "
         f"rm -r {site.state}",
     )
@@ -139,7 +139,7 @@ def read(site: Site) -> Record | None:
 
 
 def record_of(location: Location) -> Record:
-    """Return the record by which later commands find this location."""
+    """Return the record for later commands."""
     kube = location.kube
     return Record(
         name=location.name,
@@ -156,7 +156,7 @@ def write(site: Site, location: Location) -> None:
 
 
 def kubeconfig(kube: Kube) -> str:
-    """Return the paths of the kubeconfig files in use, separated as in $KUBECONFIG."""
+    """Return the paths of the kubeconfig files, separated as in $KUBECONFIG."""
     return os.pathsep.join(map(str, kube.access.files))
 
 
@@ -167,7 +167,7 @@ def kubectl(location: Location) -> str:
 def kubectl_words(location: Location) -> list[str]:
     """Return `kubectl` with the flags that select this Kubernetes.
 
-    `--kubeconfig` is left out for several files: kubectl takes these only from $KUBECONFIG.
+    kubectl takes several kubeconfig files only from $KUBECONFIG, so they get no flag.
     """
     words = ["kubectl"]
     files = location.kube.access.files
@@ -177,7 +177,7 @@ def kubectl_words(location: Location) -> list[str]:
 
 
 def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
-    """Return the kubectl command that runs `command` on a node; "" opens a shell."""
+    """Return kubectl's arguments that run `command` on a node; "" opens a shell."""
     container = naming.WORKER_CONTAINER
     if pods.is_head(pod):
         container = naming.HEAD_CONTAINER
@@ -190,10 +190,7 @@ def exec_words(location: Location, pod: Object, command: str, *, terminal: bool)
 
 
 def ray_cluster(location: Location) -> Object | None:
-    """Ask for the cluster's RayCluster; None if it does not exist.
-
-    Raises RequestError if Trainyard did not make the RayCluster of this name.
-    """
+    """Ask for the RayCluster; RequestError if Trainyard did not make the one of this name."""
     live = location.kube.get(RAY_CLUSTER, location.name, namespace=location.namespace)
     if live is None or is_ours(live, location.name):
         return live
@@ -212,7 +209,6 @@ def is_ours(found: Object, name: str) -> bool:
 
 
 def owners(found: Mapping[str, Any]) -> list[Owner]:
-    """Return the RayClusters among an object's ownerReferences."""
     clusters = []
     for owner in found["metadata"].get("ownerReferences") or ():
         if owner["kind"] == RAY_CLUSTER.name:
@@ -231,5 +227,4 @@ def owner_of(live: Object, name: str) -> Object:
 
 
 def _given(site: Site) -> list[str]:
-    """Return the values of `--set` that locate the cluster."""
     return site.overriding(*(f"{site.backend}.{key}" for key in _KEYS))

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 CLUSTER = "io.trainyard/cluster"
-# The label of objects that Trainyard made. `cluster.down --purge` removes only namespaces and CRDs
-# with this label.
+# `cluster.down --purge` removes only namespaces and CRDs with this label.
 MADE_BY = "app.kubernetes.io/managed-by"
 US = "trainyard"
-# Annotations of the RayCluster. The outputs claim has the annotation OWNER, too.
+# Annotations of the RayCluster. The outputs claim has OWNER, too.
 IMAGE = "io.trainyard/image"
 SIMULATED = "io.trainyard/simulated-gpus"
 OWNER = "io.trainyard/owner"
@@ -41,13 +40,12 @@ def labels(name: str) -> dict[str, str]:
 
 
 def token_secret(name: str) -> str:
-    """Return the name of the Secret with the cluster's token, as KubeRay 1.5 expects it."""
+    """Return the name that KubeRay 1.5 expects."""
     return name
 
 
 # Cluster names have no dots, so no token's Secret has the name of a pull Secret. `image.verify` has
-# its own Secret, because `cluster.up` or `cluster.down` may change the cluster's pull Secret at the
-# same time.
+# its own Secret, because another command may change the cluster's pull Secret at the same time.
 def pull_secret(name: str) -> str:
     return f"{name}.pull"
 
@@ -61,7 +59,7 @@ def claim(name: str) -> str:
 
 
 def of_pods(name: str) -> str:
-    """Return the name that a cluster's disruption budget and network policy share."""
+    """Return the name that disruption budget and network policy share."""
     return f"{name}-nodes"
 
 

@@ -1,4 +1,4 @@
-"""The state of each node of a cluster, and the resources that a run may expect of it; pure."""
+"""The states of a cluster's nodes, and the nodes that a run may expect; pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Seen(NamedTuple):
 def statuses(
     declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str]
 ) -> tuple[NodeStatus, ...]:
-    """Return the status of every node of these groups; pods of other groups are surplus.
+    """Return the status of every node; pods of other groups are surplus.
 
     `alive` are the names of the nodes that Ray calls alive.
     """
@@ -44,7 +44,7 @@ def statuses(
 
 
 def text(nodes: Iterable[NodeStatus]) -> str:
-    """Return the nodes' details, each once: `head: pulls the image; a, b: starts Ray`."""
+    """Join the nodes' details, each once: `head: pulls the image; a, b: starts Ray`."""
     by_detail: dict[str, list[str]] = {}
     for node in nodes:
         if node.detail:
@@ -77,13 +77,13 @@ def _expected(name: str, group: Group, *, optional: bool) -> ExpectedNode:
 
 
 def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterator[NodeStatus]:
-    """Yield the status of each pod of a group, then of each node that has no pod yet.
+    """Yield the status of each pod of a group, then of each node without a pod.
 
-    A leaving pod counts as a node that exists: no missing node is yielded for it.
+    A leaving pod counts as a node.
     """
     members = groups.members(group.name, snapshot.pods)
     for index, pod in enumerate(members):
-        # Leaving pods come last: they are surplus if the pods before them reach the minimum.
+        # Leaving pods come last. They are surplus if the other pods reach the minimum.
         limit = group.most
         if pods.is_leaving(pod):
             limit = group.least
@@ -112,11 +112,11 @@ def _unmade(group: Group, index: int) -> str:
 
 def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> _Seen:
     cause = diagnosis.of_pod(pod, snapshot)
-    # A node that Ray calls alive runs tasks, even if Kubernetes calls the host not ready, as
-    # happens after a restart of a kubelet or control plane.
+    # A node that Ray calls alive runs tasks, even if Kubernetes calls the host not ready, as after
+    # a restart of a kubelet or control plane.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
     if cause and cause.key == diagnosis.WAITS_FOR_HEAD:
-        # Every worker waits a while for its head, so waiting is no fault yet.
+        # Every worker waits a while for its head.
         return _Seen("starting", cause.summary)
     if cause and not (lives and cause.key == NOT_READY):
         return _Seen("broken", cause.summary)
@@ -140,7 +140,7 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
 
 
 def _doing_by_status(pod: Object) -> str:
-    """Return what a pod is doing according to its status; "" if the status does not show it."""
+    """Return what a pod is doing; "" if its status does not show it."""
     if pods.is_ready(pod):
         return "not yet in Ray"
     if not pods.host(pod):
@@ -152,7 +152,7 @@ def _doing_by_status(pod: Object) -> str:
         return "ended and is started again"
 
     for container in containers:
-        # After the init container's end the kubelet starts Ray's container.
+        # Next, the kubelet starts Ray's container.
         if container.is_init and container.ended:
             return "starts Ray"
         if container.running_since and not container.is_init:

@@ -1,4 +1,4 @@
-"""The objects that are made before a RayCluster: namespace, token, image login, outputs claim."""
+"""The objects made before a RayCluster: namespace, token, image login, outputs claim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def namespace_step(location: Location, document: Object) -> Step:
-    """Return the step that makes the namespace; an unreadable namespace counts as existing."""
+    """Return the step that makes the namespace; an unreadable one counts as existing."""
 
     def done() -> Answer:
         try:
@@ -33,7 +33,7 @@ def namespace_step(location: Location, document: Object) -> Step:
 
 
 def token_step(location: Location) -> Step:
-    """Return the step that makes the cluster's token, unless another command has made one."""
+    """Return the step that makes the token, unless another command made one."""
     name = naming.token_secret(location.name)
 
     def done() -> Answer:
@@ -64,7 +64,7 @@ def token(location: Location) -> str | None:
 
 
 def login_step(location: Location, document: Object | None) -> Step:
-    """Return the step that makes the pull Secret; if `document` is None, the step that removes it."""
+    """Return the step that makes the pull Secret; without a document, that removes it."""
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:
@@ -92,7 +92,7 @@ def login_step(location: Location, document: Object | None) -> Step:
 
 
 def claim_step(location: Location, document: Object) -> Step:
-    """Return the step that makes the claim for outputs, or changes it to what the file asks for.
+    """Return the step that makes or changes the outputs claim.
 
     Kubernetes can only enlarge a claim: any other change raises RequestError.
     """
@@ -123,8 +123,8 @@ def claim_step(location: Location, document: Object) -> Step:
                 f"the claim {name} cannot be changed to what the file asks for; the outputs are "
                 "on it",
                 where=error.what,
-                hint="Change kuberay.storage back; or fetch the outputs, and remove the claim together "
-                "with the cluster: trainyard cluster.down",
+                hint="Change kuberay.storage back; or fetch the outputs, and remove the claim "
+                "together with the cluster: trainyard cluster.down",
             ) from error
 
     return Step("claim", f"Make the claim {name} for outputs", done, make_or_change)
@@ -135,7 +135,7 @@ def _size(claim: Object) -> float:
 
 
 def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
-    """Raise RequestError if the found object lacks the cluster's label."""
+    """Raise RequestError if the object lacks the cluster's label."""
     if is_ours(found, location.name):
         return
     raise RequestError(
@@ -147,6 +147,6 @@ def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
 
 
 def make(location: Location, kind: Kind, document: Object) -> None:
-    """Create an object, or keep the one that another command has created meanwhile."""
+    """Create an object, or keep the one that another command created meanwhile."""
     with suppress(ConflictError):
         location.kube.create(kind, document, namespace=location.namespace)

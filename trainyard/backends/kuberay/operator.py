@@ -1,4 +1,4 @@
-"""The KubeRay operator: Trainyard uses an existing one, or installs one with Helm, CRDs first."""
+"""The KubeRay operator: an existing one is used, else one is installed with Helm, CRDs first."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from trainyard.steps import YES, Answer, Step, no
 # The chart's label (helm-chart/kuberay-operator/templates/deployment.yaml).
 LABELLED = "app.kubernetes.io/name=kuberay-operator"
 RAY_CLUSTERS = "rayclusters.ray.io"
-# The descriptions of Trainyard's Helm releases begin with this. A failed or killed Helm leaves a
-# release with another description.
+# The descriptions of Trainyard's Helm releases begin with this, but not after a failed or killed
+# Helm.
 BY_US = "by trainyard"
-# Helm without --wait takes only seconds. A release that is pending for longer is left from a killed
-# command.
+# Helm without --wait takes only seconds. A release that is pending for longer is left over.
 PENDING_SECONDS = 15
-# The operator's image has about 60 MB, and its registry may be slow. The limit exceeds the longest
-# tolerance (debounce.STILL), so that a cause is reported first.
+# The operator's image has about 60 MB. The limit exceeds the longest tolerance (debounce.STILL), so
+# that a cause is reported first.
 AVAILABLE_SECONDS = 360.0
 _IMAGE = re.compile(
     r"(?:^|/)(?:kuberay/operator|kuberay-operator)(?::v?(?P<version>\d+(?:\.\d+)+))?(?=[-:@]|$)"
@@ -38,10 +37,10 @@ _IMAGE = re.compile(
 
 @dataclass(frozen=True)
 class Kuberay:
-    """The KubeRay of a Kubernetes when the command began, and how to install KubeRay.
+    """A Kubernetes' KubeRay when the command began, and how to install KubeRay.
 
-    `serves`: the API server knows the kind RayCluster. `operators` are the Deployments of
-    operators; None where the user may not list Deployments.
+    `serves`: the API server knows the kind RayCluster. `operators` are the operators' Deployments;
+    None if the user may not list Deployments.
     """
 
     location: Location
@@ -58,7 +57,7 @@ class Kuberay:
 def read(location: Location, site: Site) -> Kuberay:
     """Ask Kubernetes for its KubeRay.
 
-    Raises PrerequisiteError if KubeRay is too old, or if it is missing and may not be installed.
+    Raises PrerequisiteError if KubeRay is too old, or is missing and may not be installed.
     """
     kube = location.kube
     section = location.section.operator
@@ -112,14 +111,14 @@ def helm_of(location: Location, site: Site) -> Helm:
 
 
 def how_to_apply(section: Section) -> str:
-    """Return the command that upgrades KubeRay's CRDs: Helm never upgrades CRDs."""
+    """Return the command that upgrades KubeRay's CRDs, which Helm never upgrades."""
     return f"helm show crds {section.chart} | kubectl apply --server-side --force-conflicts -f -"
 
 
 def find(kube: Kube) -> tuple[Object, ...] | None:
-    """Return the Deployments of KubeRay operators in all namespaces; None if listing is forbidden.
+    """Return the operators' Deployments in all namespaces; None if listing is forbidden.
 
-    The Deployments are found by the chart's label; if none has the label, by the image.
+    They are found by the chart's label; if none has it, by the image.
     """
     labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
     if labelled is None:
@@ -130,9 +129,9 @@ def find(kube: Kube) -> tuple[Object, ...] | None:
 
 
 def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
-    """Return the operator's Helm release if Trainyard installed it, or began to; else None.
+    """Return the operator's Helm release if Trainyard installed it, or began to.
 
-    An incomplete release lacks Trainyard's description, but counts if its namespace has Trainyard's
+    An incomplete release lacks Trainyard's description. It counts if its namespace has Trainyard's
     label.
     """
     release = helm.release(section.release, section.namespace)
@@ -156,7 +155,6 @@ def _chart(section: Section, site: Site) -> Chart:
 
 
 def _image(deployment: Object) -> re.Match[str] | None:
-    """Return the match of the operator's image in a Deployment; None for other Deployments."""
     for container in deployment["spec"]["template"]["spec"].get("containers") or ():
         match = _IMAGE.search(container.get("image") or "")
         if match:
@@ -210,7 +208,7 @@ def _crds_step(kuberay: Kuberay) -> Step:
 
 
 def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
-    """Return the step that installs the operator if there is none, and waits until one runs."""
+    """Return the step that installs a missing operator, and waits until one runs."""
     kube = kuberay.location.kube
     debounce = Debounce()
 
@@ -237,9 +235,9 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
 
 
 def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce, *, has_run: bool) -> None:
-    """Raise the cause of an operator without a ready pod, once the cause outlasts its tolerance."""
+    """Raise why the operator has no ready pod, once the cause outlasts its tolerance."""
     namespace = deployment["metadata"]["namespace"]
-    # The user may have the right to read Deployments, but not pods.
+    # The user may read Deployments, but perhaps not pods.
     found = if_allowed(kube.list, POD, namespace=namespace, labels=LABELLED) or []
     observed = snapshot.of_pods(kube, namespace, found, owner=deployment, name=pods.name)
     expired = debounce.expired(diagnosis.of_deployment(observed, has_run=has_run))
@@ -268,8 +266,8 @@ def _install(kuberay: Kuberay) -> None:
 def _remove_half_made(kuberay: Kuberay) -> None:
     """Uninstall a release that a killed or failed Helm left.
 
-    Waits up to PENDING_SECONDS while the release is pending: another command may be at work.
-    Raises PrerequisiteError for a release that Trainyard did not begin.
+    Waits while the release is pending, because another command may be at work. Raises
+    PrerequisiteError for a release that Trainyard did not begin.
     """
     section = kuberay.section
     helm = kuberay.helm
@@ -288,9 +286,9 @@ def _remove_half_made(kuberay: Kuberay) -> None:
             f"there is a Helm release {section.release} in namespace {section.namespace} that "
             "Trainyard did not make",
             where=f"its status is {release.status}; {release.description}".rstrip("; "),
-            hint="If its operator runs by now, repeat the command: it will use that operator. If the "
-            f"release is not needed: helm uninstall {section.release} -n {section.namespace}. Or "
-            "set kuberay.operator.release to another name.",
+            hint="If its operator runs by now, repeat the command: it will use that operator. If "
+            f"the release is not needed: helm uninstall {section.release} -n {section.namespace}. "
+            "Or set kuberay.operator.release to another name.",
         )
 
     if release.status != "deployed":

@@ -17,10 +17,10 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 def discover(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """List a namespace's RayClusters without Trainyard's label; None means all namespaces.
+    """List the RayClusters without Trainyard's label; None means all namespaces.
 
-    Raises PrerequisiteError if the context does not exist, and OutsideError if the user may not
-    list RayClusters.
+    Raises PrerequisiteError for a missing context, OutsideError if the user may not list
+    RayClusters.
     """
     kube = api.connect(config.access(environ, context=context))
     try:
@@ -38,10 +38,9 @@ def discover(
 
 
 def _described(cluster: Object, context: str) -> OthersCluster:
-    """Return a RayCluster with the content of a file that uses its service (backend existing).
+    """Describe a RayCluster, with a file that uses its service (backend existing).
 
-    Notes say if the head has no service yet, so that the service's name is a guess, or if the
-    cluster needs no token.
+    Notes say if the service's name is a guess, or if the cluster needs no token.
     """
     name = cluster["metadata"]["name"]
     namespace = cluster["metadata"]["namespace"]

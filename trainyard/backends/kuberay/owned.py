@@ -1,4 +1,4 @@
-"""Objects that the RayCluster owns: its disruption budget and its network policy."""
+"""The objects that the RayCluster owns: disruption budget and network policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TITLES = {
 
 
 def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step]:
-    """Yield the steps that make the objects in `documents`, and remove the others."""
+    """Yield the steps that make the desired objects, and remove the others."""
     wanted = {BUDGET: documents.budget, NETWORK_POLICY: documents.network_policy}
     for kind, document in wanted.items():
         if document is not None:
@@ -29,7 +29,7 @@ def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step
 
 
 def left(where: Location, uids: frozenset[str]) -> list[tuple[Kind, Object]]:
-    """Return the disruption budget and network policy that one of these uids owns."""
+    """Return the objects that one of these uids owns."""
     objects = []
     for kind in _TITLES:
         found = _of_ours(where, kind)

@@ -1,4 +1,4 @@
-"""The owner of a cluster on Kubernetes: an annotation of the RayCluster or the outputs claim."""
+"""A cluster's owner: an annotation of the RayCluster and the outputs claim."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def of(where: Location, live: Object | None) -> str:
-    """Return the owner of a cluster; "" if no object of the cluster names one.
+    """Return a cluster's owner; "" if no object names one.
 
-    `live` is the RayCluster. Without it, the claim for outputs is read, which may outlive the
-    RayCluster.
+    `live` is the RayCluster. Without it, the outputs claim is read, which may outlive it.
     """
     found = live or where.kube.get(CLAIM, naming.claim(where.name), namespace=where.namespace)
     if found and location.is_ours(found, where.name):
@@ -29,7 +28,7 @@ def is_other(where: Location, owner: str) -> bool:
 
 
 def take_step(where: Location, owner: str) -> Step:
-    """Return the step that makes this user the owner of the RayCluster and the claim."""
+    """Return the step that makes this user the owner."""
 
     def marked() -> list[tuple[Kind, Object]]:
         names = {RAY_CLUSTER: where.name, CLAIM: naming.claim(where.name)}

@@ -1,4 +1,4 @@
-"""Facts about a pod, a Kubernetes node, an event or another Kubernetes object; pure."""
+"""Facts about pods, hosts, events and other objects of Kubernetes; pure."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Ended:
 class Container:
     """The present state of a pod's container.
 
-    `ended` is the end of the present run, None while it runs. `last` is the end of the run before a
-    restart. `waiting` and `message` are the reason and text of a container that waits to start.
+    `ended` is the end of the present run, None while it runs. `last` is the end of the former run.
+    `waiting` and `message` are the reason and text of a container that waits to start.
     """
 
     name: str
@@ -46,7 +46,6 @@ class Container:
 
     @property
     def failed(self) -> Ended | None:
-        """Return how the container last terminated if that was a failure, else None."""
         ended = self.ended or self.last
         if ended and (ended.code != 0 or ended.reason == "OOMKilled"):
             return ended
@@ -62,7 +61,7 @@ def name(pod: Object) -> str:
 
 
 def host(pod: Object) -> str:
-    """Return the name of the pod's Kubernetes node; "" before the pod is scheduled."""
+    """Return the pod's Kubernetes node; "" before the pod is scheduled."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
@@ -127,7 +126,7 @@ def runs_ray(pod: Object) -> bool:
 
 
 def ray_started(pod: Object) -> float:
-    """Return when a pod's Ray container started, in Unix seconds; 0 if it does not run."""
+    """Return when Ray's container started, in Unix seconds; 0 if it does not run."""
     for container in containers(pod):
         if container.name in _RAY:
             return seconds(container.running_since)
@@ -135,7 +134,7 @@ def ray_started(pod: Object) -> float:
 
 
 def is_backing_off(pod: Object) -> bool:
-    """Say whether Ray waits for the kubelet, which backs off for up to 5 min before a retry."""
+    """Say whether Ray waits for a retry of the kubelet, which may take 5 min."""
     waits = any(container.waiting in BACKING_OFF for container in containers(pod))
     return waits and not is_leaving(pod) and not runs_ray(pod)
 
@@ -152,7 +151,6 @@ def containers(pod: Object) -> tuple[Container, ...]:
 
 
 def waits_for_head(pod: Object) -> bool:
-    """Say whether KubeRay's init container still waits for the head's GCS."""
     running = [container.name for container in containers(pod) if container.running_since]
     return naming.WAIT_CONTAINER in running
 
@@ -174,7 +172,6 @@ def limit(pod: Object, container: str, resource: str) -> str:
 
 
 def gpus(pod: Object, resource: str) -> int:
-    """Return the sum of the limits of this GPU resource over a pod's containers."""
     held = 0
     for container in pod["spec"]["containers"]:
         held += int(limit(pod, container["name"], resource) or 0)
@@ -216,7 +213,7 @@ def _ended(terminated: Mapping[str, Any] | None) -> Ended | None:
 
 
 def when(event: Object) -> float:
-    """Return when an event was last seen, in Unix seconds of the cluster's clock."""
+    """Return when an event was last seen, in Unix seconds by the cluster's clock."""
     return seconds(event.get("lastTimestamp") or event.get("eventTime"))
 
 

@@ -1,4 +1,4 @@
-"""`cluster.down --purge`: removes unused operators, CRDs and namespaces that Trainyard made."""
+"""`cluster.down --purge`: removes all that Trainyard installed and no other cluster needs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from trainyard.seams.kube.types import Kind, Object
 from trainyard.steps import YES, Answer, Step, no, nothing
 
 RAY_KINDS = (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
-# A namespace with another user's object of these kinds is not removed. Other kinds exist only
-# together with these, or are recreated automatically.
+# A namespace with another user's object of these kinds stays. Other kinds exist only together with
+# these, or are recreated automatically.
 TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT, *RAY_KINDS)
 
 
@@ -28,8 +28,7 @@ def steps(where: Location, site: Site) -> list[Step]:
     """Return the steps of --purge; for each thing that stays, a step without action says why.
 
     Raises RequestError if other Ray objects need the operator, ForbiddenError if the user may
-    not list them, and PrerequisiteError if Helm is missing but needed to remove what Trainyard
-    installed.
+    not list them, and PrerequisiteError if Helm is missing but needed.
     """
     section = where.section.operator
     helm = operator.helm_of(where, site)
@@ -55,10 +54,7 @@ def steps(where: Location, site: Site) -> list[Step]:
 
 
 def refuse_while_needed(where: Location, what: str = "the KubeRay operator") -> None:
-    """Raise RequestError if any namespace has a Ray object other than this cluster's RayCluster.
-
-    `what` names the thing to be removed, which those objects need.
-    """
+    """Raise RequestError if any namespace has another Ray object, which needs `what`."""
     users = []
     for kind in RAY_KINDS:
         for found in where.kube.list(kind):
@@ -74,7 +70,8 @@ def refuse_while_needed(where: Location, what: str = "the KubeRay operator") -> 
     raise RequestError(
         f"{what} is not removed: {live} it",
         where=wording.named(sorted(users)),
-        hint="Leave out --purge: then only this cluster is removed. Or remove the other objects first.",
+        hint="Leave out --purge: then only this cluster is removed. Or remove the other objects "
+        "first.",
     )
 
 
@@ -125,7 +122,7 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
-    """Return a step that removes Trainyard's unused namespaces, and one per remaining namespace."""
+    """Return a step that removes the unused namespaces, and one for each that stays."""
     reasons = {name: _why_it_stays(where, name) for name in names}
     ours = [name for name, reason in reasons.items() if not reason]
 
@@ -159,7 +156,7 @@ def _why_it_stays(where: Location, name: str) -> str:
 def _tenants(where: Location, namespace: str) -> list[str]:
     """Return a namespace's objects that are neither this cluster's nor the operator's.
 
-    Only objects of kinds in TENANTS count. Kinds that the user may not list are skipped.
+    Kinds that the user may not list are skipped.
     """
     others = []
     for kind in TENANTS:
@@ -172,7 +169,7 @@ def _tenants(where: Location, namespace: str) -> list[str]:
 def _is_known(kind: Kind, found: Object, where: Location) -> bool:
     """Say whether an object is this cluster's, the operator's, or owned by a RayCluster.
 
-    The pods of another RayCluster count as known: the RayCluster itself is named.
+    A RayCluster of another user is named itself, so its pods need no mention.
     """
     if kind == kinds.RAY_CLUSTER:
         return _is_the_cluster(kind, found, where)

@@ -1,4 +1,4 @@
-"""The RayCluster: its drift from the file, the step that makes it, and its predecessor's removal.
+"""The RayCluster: its drift from the file, its creation, and its predecessor's removal.
 
 KubeRay 1.5 changes a running cluster only in part (ray-operator/controllers/ray/
 raycluster_controller.go, reconcilePods): it resizes groups and makes new groups. A changed pod
@@ -27,12 +27,12 @@ _OPTIONS = {"num-cpus": "cpus", "num-gpus": "gpus", "memory": "memory"}
 _OF_GROUP = ("idle_timeout", *_OPTIONS.values())
 _SIMULATED = "kuberay.simulated_gpus"
 _AUTOSCALER = "the head's autoscaler, which is needed by groups that grow,"
-# These words change with a node's size, so they are not listed next to a changed size.
+# These words follow a node's size; if it changed, only the size is listed.
 _FOLLOWS = re.compile(
     r"resources|object-store|volumes|NVIDIA_VISIBLE_DEVICES|runtimeClassName|tolerations"
 )
 _OF_SIZE = (*_OPTIONS.values(), _SIMULATED)
-# The content of a RayCluster by (group, word). A word is a key of the cluster file if one exists.
+# The content of a RayCluster by (group, word). A word is the cluster file's key, if there is one.
 Words = dict[tuple[str, str], Any]
 # The API server's text for a field that is not in the CRD (structured-merge-diff).
 _UNKNOWN_FIELD = "field not declared in schema"
@@ -40,10 +40,9 @@ _UNKNOWN_FIELD = "field not declared in schema"
 
 @dataclass(frozen=True)
 class Change:
-    """One difference between the running RayCluster and the file, as text.
+    """One difference between the running RayCluster and the file.
 
-    `applied`: KubeRay makes the change on a running cluster. `ends_nodes`: the change ends nodes,
-    because the group gets smaller.
+    `applied`: KubeRay makes the change on a running cluster. `ends_nodes`: a group gets smaller.
     """
 
     text: str
@@ -52,7 +51,7 @@ class Change:
 
 
 def changes(live: Object, desired: Object) -> tuple[Change, ...]:
-    """Return the differences between the live RayCluster and the API server's dry run (`desired`).
+    """Compare the live RayCluster with the API server's dry run (`desired`).
 
     In a group that grows, the autoscaler sets the number of nodes, which is never a difference.
     """
@@ -65,7 +64,7 @@ def changes(live: Object, desired: Object) -> tuple[Change, ...]:
 
 
 def _differing(old: Words, new: Words) -> list[tuple[str, str]]:
-    """Return the (group, word) pairs that differ, without those implied by another difference."""
+    """Return the keys that differ, without those implied by another difference."""
     differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     moved = [group for group, word in differing if not word]
     has_size = any(word in _OF_SIZE for group, word in differing if group not in moved)
@@ -79,8 +78,6 @@ def _differing(old: Words, new: Words) -> list[tuple[str, str]]:
 
 
 class _Sizes(NamedTuple):
-    """The fewest and the most nodes of a group."""
-
     least: int
     most: int
 
@@ -91,7 +88,7 @@ class _Sizes(NamedTuple):
 
 
 def _described(ray_cluster: Object) -> Words:
-    """Return the content of a RayCluster by (group, word).
+    """Return a RayCluster's content.
 
     The group "" has the keys of the whole cluster. The word "" means that the group exists.
     """
@@ -140,7 +137,7 @@ def _described_group(group: Object) -> dict[str, Any]:
 def carried(desired: Object, live: Object | None) -> Object:
     """Return the desired RayCluster with the live `replicas` where the autoscaler sets them.
 
-    The groups must be complete: the API server replaces the whole list (the CRD names no key).
+    The API server replaces the whole list of groups: the CRD names no key.
     """
     if live is None or not groups(desired):
         return desired
@@ -190,8 +187,7 @@ def _shown(word: str, value: Any) -> Any:
 def differences(desired: Desired) -> tuple[Change, ...]:
     """Return the differences between the running RayCluster and the file.
 
-    A dry run of the API server adds its defaults to the desired RayCluster, so that defaults do
-    not count as differences.
+    The API server's dry run adds its defaults, so that these are no differences.
     """
     if desired.running is None:
         return ()
@@ -206,29 +202,26 @@ def document(desired: Desired) -> Object:
 
 
 def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
-    """Return the error if KubeRay cannot make a change on the running cluster, else None.
-
-    Returns None with --recreate.
-    """
+    """Return the error if a change needs --recreate, which is not given."""
     ignored = [change.text for change in found if not change.applied]
     if not ignored or desired.site.wishes.recreate:
         return None
     return RequestError(
-        "the cluster file asks for what KubeRay does not change on a running cluster; replacing "
-        "the cluster ends everything on it",
+        "KubeRay cannot make all changes of the cluster file on a running cluster; replacing the "
+        "cluster ends everything on it",
         where="; ".join(ignored),
         hint="If that is meant: trainyard cluster.up --recreate",
     )
 
 
 def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Step:
-    """Return the step that makes the RayCluster, or changes it to what the file asks for."""
+    """Return the step that makes or changes the RayCluster."""
 
     def done() -> Answer:
         live = location.ray_cluster(desired.location)
         if live is None or pods.is_leaving(live):
             return no("there is none")
-        # The detail is empty, because the title already names the differences.
+        # The title names the differences.
         if changes(live, _send(desired, live, dry_run=True)):
             return no("")
         return YES
@@ -245,9 +238,9 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
 
 
 def replace_step(desired: Desired) -> Step | None:
-    """Return the step that removes a former RayCluster; None if there is none to remove.
+    """Return the step that removes a former RayCluster, if any.
 
-    A former RayCluster is to be replaced, is being removed, or is gone but still has pods.
+    Such a RayCluster is to be replaced, is being removed, or is gone but still has pods.
     """
     live = desired.live
     where = desired.location
@@ -265,7 +258,7 @@ def replace_step(desired: Desired) -> Step | None:
 
 
 def _owned(body: Object, live: Object | None) -> Object:
-    """Add the live RayCluster's owner annotation to the body, so that an apply keeps the owner."""
+    """Add the live RayCluster's owner, so that an apply keeps it."""
     if live is None:
         return body
     annotations = {**body["metadata"]["annotations"], naming.OWNER: ownership.named_by(live)}
@@ -273,7 +266,7 @@ def _owned(body: Object, live: Object | None) -> Object:
 
 
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
-    """Apply the desired RayCluster, over the live one if any; return the API server's result."""
+    """Apply the desired RayCluster; return the API server's result."""
     where = desired.location
     body = _owned(carried(desired.documents.ray_cluster, live), live)
     try:

@@ -1,4 +1,4 @@
-"""Removal of objects: wait until none is left, and say what holds an object that stays."""
+"""Removal of objects, and the reason why one stays."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from trainyard.steps import YES, Answer, Clock, Step, no
 # A pod has 30 s from SIGTERM to SIGKILL; a busy kubelet needs longer.
 GONE_SECONDS = 75.0
 POLL_SECONDS = 0.3
-# With this finalizer Kubernetes holds an object until the objects that it owns are removed.
+# With this finalizer an object stays until all that it owns is removed.
 _FOREGROUND = "foregroundDeletion"
 Left = Sequence[tuple[Kind, Object]]
 
 
 def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]) -> frozenset[str]:
-    """Return the uids of the live RayCluster, and of former RayClusters that still have pods.
+    """Return the uids of the live RayCluster, and of former ones that still have pods.
 
-    A live RayCluster that Trainyard did not make is left out.
+    A RayCluster that Trainyard did not make is left out.
     """
     found = set()
     for pod in cluster_pods:
@@ -41,7 +41,7 @@ def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]
 def ray_cluster_step(
     location: Location, id: str, title: str, uids: frozenset[str], *, disruptive: bool
 ) -> Step:
-    """Return the step that removes these RayClusters, and waits until their objects are gone too.
+    """Return the step that removes these RayClusters, and waits for the end of their objects.
 
     Without the wait, a service that is removed late would block its successor's name.
     """
@@ -51,7 +51,7 @@ def ray_cluster_step(
 
     def left() -> Left:
         live = kube.get(RAY_CLUSTER, name, namespace=namespace)
-        # An error names the first object. Pods come first: the RayCluster only waits for them.
+        # An error names the first object. Pods come first, because the RayCluster waits for them.
         objects = []
         for pod in snapshot.cluster_pods(location):
             if uids.intersection(owner.uid for owner in owners(pod)):
@@ -61,7 +61,7 @@ def ray_cluster_step(
         return [*objects, *owned.left(location, uids)]
 
     def remove() -> None:
-        # A leash makes the RayCluster own the Secrets. They must outlive this step: either the next
+        # With a leash the RayCluster owns the Secrets. They must outlive this step: either the next
         # cluster needs them, or the next step removes them and waits for their end.
         leash.release_secrets(location)
         for uid in uids:
@@ -81,7 +81,7 @@ def step(
 ) -> Step:
     """Return the step that removes objects, and waits until `left` returns none.
 
-    The default of `remove` deletes each object that `left` returns.
+    `remove` defaults to the deletion of all that `left` returns.
     """
 
     def do() -> None:
@@ -113,7 +113,7 @@ def names(left: Left) -> str:
 
 
 def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = None) -> None:
-    """Wait until `left` returns nothing; after GONE_SECONDS raise LeftoverError with the reason."""
+    """Wait until `left` returns nothing; after GONE_SECONDS raise LeftoverError."""
     clock = clock or Clock()
     give_up = clock.now() + GONE_SECONDS
     while remaining := left():
@@ -123,9 +123,9 @@ def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = 
 
 
 def leftover(location: Location, left: Left) -> LeftoverError:
-    """Return the error for objects that stay: all their names, and why the first one stays.
+    """Return the error for objects that stay, with the reason of the first.
 
-    For a pod, the events and the pod's host are read.
+    For a pod, its events and host are read.
     """
     kind, first = left[0]
     metadata = first["metadata"]

@@ -1,4 +1,4 @@
-"""The rights that a cluster needs in its namespace; all missing ones are reported in one error."""
+"""The rights that a cluster needs in its namespace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
-# The verbs by kind and subresource ("" for the kind itself), as in the rules of a Role.
+# The verbs by kind and subresource ("" for the kind itself), as in a Role's rules.
 Verbs = Mapping[tuple[Kind, str], tuple[str, ...]]
 _CHANGES = ("get", "create", "patch", "delete")
 REMOVE: Verbs = {
@@ -45,7 +45,7 @@ LEASH: Verbs = {(kind, ""): _CHANGES for kind in leash.KINDS}
 
 
 def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
-    """Return the rights to make, use and remove the cluster of a file."""
+    """Return the rights to make, use and remove the cluster."""
     verbs = {**MAKE}
     if section.storage is not None and section.storage.size is not None:
         verbs |= STORAGE
@@ -59,7 +59,7 @@ def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
 
 
 def refuse_missing(where: Location, verbs: Verbs) -> None:
-    """Ask Kubernetes for these rights; raise one ForbiddenError with all that the user lacks."""
+    """Ask Kubernetes for these rights; raise ForbiddenError with all that the user lacks."""
     everything = Right("*", "*", "*")
     if where.kube.may(everything, namespace=where.namespace):
         return

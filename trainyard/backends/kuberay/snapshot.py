@@ -1,4 +1,4 @@
-"""A cluster's objects, read in parallel; hosts and logs are read only when needed."""
+"""A cluster's objects, read in parallel; hosts and logs are read on demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TAIL_LINES = 60
 def if_allowed(
     ask: Callable[Asked, Found], *given: Asked.args, **named: Asked.kwargs
 ) -> Found | None:
-    """Return the answer of a call to the API; None where the user lacks the right."""
+    """Call the API; return None if the user lacks the right."""
     try:
         return ask(*given, **named)
     except ForbiddenError:
@@ -35,8 +35,8 @@ def if_allowed(
 class Snapshot:
     """The pods of one owner, head first, and all events of their namespace, oldest first.
 
-    `owner` is a RayCluster or a Deployment, or None. `name` returns a pod's name in messages.
-    `wait_for_machines` is how many seconds a pod may wait for a host.
+    `owner` is a RayCluster or a Deployment. `name` returns a pod's name in messages. A pod may wait
+    `wait_for_machines` seconds for a host.
     """
 
     kube: Kube
@@ -49,12 +49,12 @@ class Snapshot:
 
     @property
     def head(self) -> Object | None:
-        """Return the head's pod, or None; prefer a pod that is not leaving."""
+        """Return the head's pod; prefer one that is not leaving."""
         return next(iter(groups.members(groups.HEAD, self.pods)), None)
 
     @cached_property
     def hosts(self) -> Mapping[str, Object | None]:
-        """Return the hosts of unready pods by name; {} if the user may not read hosts.
+        """Read the hosts of unready pods, by name; {} if the user may not.
 
         A host that no longer exists is None.
         """
@@ -75,7 +75,7 @@ class Snapshot:
         return tuple(found)
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
-        """Return the last log lines of a container's present or `former` run, or an error as text."""
+        """Read a log's last lines, of the present or `former` run; an error becomes text."""
         try:
             return self.kube.logs(
                 pods.name(pod),
@@ -108,7 +108,7 @@ def read(where: Location) -> Snapshot:
 
 
 def cluster_pods(where: Location) -> list[Object]:
-    """Return the pods of the cluster and of a former RayCluster: head first, then by age."""
+    """Return the pods, those of a former RayCluster included: head first, then by age."""
     labels = naming.of_ray_cluster(where.name)
     found = where.kube.list(POD, namespace=where.namespace, labels=labels)
 
@@ -120,7 +120,7 @@ def cluster_pods(where: Location) -> list[Object]:
 
 
 def node_pods(where: Location) -> dict[str, Object]:
-    """Return the cluster's pods by node name; prefer pods that are not leaving."""
+    """Return the pods by node name; prefer those that are not leaving."""
     leaving_first = sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)
     return {naming.node_name(pod): pod for pod in leaving_first}
 
@@ -137,6 +137,6 @@ def of_pods(
 
 
 def _events(kube: Kube, namespace: str) -> tuple[Object, ...]:
-    """Return the events of a namespace, oldest first; () if the user may not list them."""
+    """Return a namespace's events, oldest first; () if the user may not list them."""
     found = if_allowed(kube.list, EVENT, namespace=namespace) or ()
     return tuple(sorted(found, key=pods.when))

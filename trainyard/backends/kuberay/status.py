@@ -1,4 +1,4 @@
-"""The status of a cluster on Kubernetes, its nodes' logs, and the endpoint that runs use."""
+"""A cluster's status, its nodes' logs, and the endpoint that runs use."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from trainyard.seams.kube.types import NODE, Object
 from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 
-# In the logs, a container's output has the container's name as file name. For the former run, this
-# prefix comes before the name.
+# In the logs, the file name of a container's output is the container's name, with this prefix for
+# the former run.
 FORMER = "former "
 DEVICE_PLUGIN = (
     "Does NVIDIA's device plugin run there? It withdraws broken GPUs: kubectl describe node {host}"
@@ -53,8 +53,6 @@ DEVICE_PLUGIN = (
 
 
 class _Run(NamedTuple):
-    """One run of a pod's container."""
-
     pod: Object
     container: Container
     is_former: bool
@@ -67,7 +65,7 @@ def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus
     """
     where = dashboard.location
     snapshot = snapshots.read(where)
-    # The user may have the right to read pods, but not Secrets.
+    # The user may read pods, but perhaps not Secrets.
     token = if_allowed(objects.token, where)
     alive, problem = _ask_ray(dashboard, token, snapshot)
     declared = groups.of_file(spec, snapshot.owner).values()
@@ -113,7 +111,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     where = dashboard.location
     snapshot = snapshots.read(where)
     made = groups.of_cluster(snapshot.owner).values()
-    # The caller will ask Ray; here all pods whose Ray container runs count as alive.
+    # The caller asks Ray, so here every pod that runs Ray counts as alive.
     running = frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods)))
     node_statuses = nodes.statuses(made, snapshot, running)
     if snapshot.owner is None or not _runs(snapshot.head):
@@ -153,7 +151,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
 
 
 def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, ...]:
-    """Return checks that each host offers the GPUs that the cluster's pods on that host hold.
+    """Check that each host offers the GPUs that the cluster's pods there hold.
 
     A check is skipped if the user may not read hosts.
     """
@@ -190,7 +188,7 @@ def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
 def _ask_ray(
     dashboard: Dashboard, token: str | None, snapshot: Snapshot
 ) -> tuple[frozenset[str], str]:
-    """Ask Ray for its living nodes; return their names, and why Ray was silent, or ""."""
+    """Ask Ray for its living nodes; return their names, and why Ray was silent or ""."""
     if not _runs(snapshot.head):
         return frozenset(), "the head does not run"
     try:
@@ -208,7 +206,7 @@ def _runs(head: Object | None) -> bool:
 
 
 def _token_command(where: Location, site: Site) -> str:
-    """Return the shell command that prints the token, for a user with the right to read Secrets."""
+    """Return the shell command that prints the token; it needs the right to read Secrets."""
     secret = ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
     secret += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]
     return f"{location.kubectl(where)} {shlex.join(secret)} | base64 -d"
@@ -217,7 +215,7 @@ def _token_command(where: Location, site: Site) -> str:
 def logs(dashboard: Dashboard, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the last log lines of all nodes, or of `node`.
 
-    With `follow`, also returns new lines until no pod is left. Raises NotReadyError without pods,
+    With `follow`, new lines come until no pod is left. Raises NotReadyError without pods,
     UnknownNodeError for an unknown `node`.
     """
     where = dashboard.location
@@ -255,8 +253,8 @@ def _file(where: Location, run: _Run) -> LogFile:
         previous=run.is_former,
         lines=TAIL_LINES,
     )
-    # The number of earlier restarts identifies a run, so that a run keeps its key when a restart
-    # turns it into the former run.
+    # The number of earlier restarts identifies a run: the run keeps its key when a restart makes it
+    # the former one.
     key = (pods.uid(pod), container.name, container.restarts - run.is_former)
     name = container.name
     if run.is_former:
@@ -265,10 +263,7 @@ def _file(where: Location, run: _Run) -> LogFile:
 
 
 def _runs_of(pod: Object) -> Iterator[_Run]:
-    """Yield the former and the current run of each container of a pod, as far as they exist.
-
-    Kubernetes keeps the output of only these runs.
-    """
+    """Yield each container's former and present run: Kubernetes keeps no other output."""
     for container in pods.containers(pod):
         if container.last:
             yield _Run(pod, container, is_former=True)

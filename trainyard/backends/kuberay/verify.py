@@ -24,13 +24,13 @@ from trainyard.spec.kubernetes import KuberaySection, PodGroup, Toleration
 from trainyard.steps import Clock
 
 SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
-# The label that probe pods have in addition to the cluster's label.
+# Probe pods have the cluster's label, too.
 LABEL = "io.trainyard/probe"
 POLL_SECONDS = 0.5
 # `import ray` takes 150 MB. The requests are smaller, so that a full host takes the probe.
 REQUESTS = {"cpu": "10m", "memory": "16Mi"}
 LIMITS = {"cpu": "2", "memory": "4Gi"}
-# The reasons of a container whose program ended by itself. Any other reason is Kubernetes'
+# The reasons of a container whose program ended by itself. Other reasons are Kubernetes'
 # (OOMKilled, StartError, ContainerCannotRun).
 _RAN = ("Completed", "Error")
 
@@ -38,7 +38,7 @@ _RAN = ("Completed", "Error")
 def verify(
     spec: ClusterSpec, site: Site, section: KuberaySection, *, report: Callable[[str], None]
 ) -> Verified:
-    """Let every host that could run the cluster pull the images by their digests, and run them.
+    """Let every host that could run the cluster pull the images by digest, and run them.
 
     Makes a probe pod on each host, and removes it. Raises RegistryError if the registry lacks an
     image, and PrerequisiteError if no host takes a probe pod.
@@ -76,7 +76,7 @@ def _verified_on(
 
 
 def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[str | None]:
-    """Ask for the hosts that match the node selector of one of these groups.
+    """Ask for the hosts that match one of these groups' node selectors.
 
     Returns [None], meaning any one host, if the user may not list hosts.
     """
@@ -105,8 +105,8 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
 def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
     """Return the results of the hosts that took a probe pod.
 
-    The remark names the other hosts (tainted, cordoned, full). If no host took a pod, raises the
-    first host's error.
+    The remark names the other hosts (tainted, cordoned, full). Raises the first host's error if no
+    host took a pod.
     """
     refused = [result for result in results if isinstance(result.error, NoHostError)]
     if len(refused) == len(results) and refused[0].error:
@@ -121,9 +121,9 @@ def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
 
 @contextmanager
 def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
-    """Yield the names of the file's pull Secrets and of a temporary one with the image's login.
+    """Yield the file's pull Secrets, after a temporary one if the image has a login.
 
-    The temporary Secret is left out if the image has no login that hosts can use.
+    The temporary Secret is removed at the end.
     """
     named = where.section.pull_secrets
     name = naming.verify_secret(where.name)
@@ -157,13 +157,13 @@ def probe(
     pull_secrets: Sequence[str],
     host: str | None,
 ) -> Object:
-    """Return a probe pod with the cluster's account, user, labels and logins, and tiny requests.
+    """Return a probe pod, which is like the cluster's pods, with tiny requests.
 
-    `host` is the pod's only possible host; None: any host that matches the head's node selector.
+    Without `host`, the pod may run on any host that matches the head's node selector.
     """
     section = where.section
     groups = [_placement(section, spec, name) for name in spec.groups()]
-    # Tolerate what any group tolerates; `hosts_of` has already compared the host's labels.
+    # `hosts_of` has compared the host's labels already.
     tolerations: list[Toleration] = []
     for group in groups:
         tolerations += group.tolerations
@@ -179,7 +179,6 @@ def probe(
     pod = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": int(PULL),
-        # The probe has nothing to finish when it is deleted.
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -207,7 +206,7 @@ def probe(
 def _only_on(host: str) -> Object:
     """Return the node affinity that ties a pod to a host, as DaemonSets do.
 
-    Unlike with `nodeName`, the scheduler places the pod, and reports why the host does not fit.
+    Unlike `nodeName`, it lets the scheduler report why the host does not fit.
     """
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
@@ -220,7 +219,7 @@ def _container(section: KuberaySection, image: PinnedImage) -> Object:
     return {
         "name": "probe",
         "image": image.reference,
-        # The pull must reach the registry even if the host already has the image.
+        # The pull must reach the registry even if the host has the image.
         "imagePullPolicy": "Always",
         "command": ["python", "-c", SCRIPT],
         "env": [{"name": name, "value": value} for name, value in env.items()],
@@ -238,10 +237,9 @@ def run(
     report: Callable[[str], None] = lambda text: None,
     clock: Clock | None = None,
 ) -> list[HostResult]:
-    """Make the probe pods, wait until each has ended, and remove them.
+    """Make the probe pods (by host), wait until each has ended, and remove them.
 
-    `probes` has the pods by host. Probe pods of an earlier, killed command are removed first.
-    Raises the API's error if a pod cannot be made.
+    Probe pods of a killed command are removed first. Raises the API's error if it rejects a pod.
     """
     _remove(where)
     try:
@@ -249,7 +247,7 @@ def run(
             where.kube.create(POD, pod, namespace=where.namespace)
         return _results(where, image, probes, report, clock or Clock())
     finally:
-        # An error of this cleanup must not hide an earlier error. The next command cleans up again.
+        # This must not hide an earlier error. The next command cleans up again.
         with suppress(TrainyardError):
             _remove(where)
 
@@ -261,9 +259,9 @@ def _results(
     report: Callable[[str], None],
     clock: Clock,
 ) -> list[HostResult]:
-    """Poll the pods until each has ended, or has a cause that has outlasted its tolerance.
+    """Poll the pods until each has ended, or has a cause that outlasted its tolerance.
 
-    A pod that was placed ends at its own deadline, `activeDeadlineSeconds`.
+    A placed pod ends at its own deadline, `activeDeadlineSeconds`.
     """
     titles = {pods.name(pod): title for title, pod in probes.items()}
     debounces = {name: Debounce(now=clock.now) for name in titles}
@@ -328,7 +326,7 @@ def _end(
 def result(
     end: Ended | TrainyardError, host: str, image: PinnedImage, seconds: float
 ) -> HostResult:
-    """Return a host's result: ok only if the probe printed the expected version of Ray."""
+    """Return a host's result; ok only if the probe printed the expected version of Ray."""
     if isinstance(end, TrainyardError):
         return HostResult(host, image.reference, seconds, end.what, end)
     output = end.message.strip()

@@ -1,4 +1,4 @@
-"""The step of `cluster.up` that waits until Kubernetes, KubeRay and Ray all have every node.
+"""The step of `cluster.up` that waits until Kubernetes, KubeRay and Ray have every node.
 
 KubeRay's status is not enough: it calls a cluster ready even if the dashboard does not answer, and
 the condition RayClusterProvisioned never returns to False.
@@ -26,8 +26,8 @@ from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
 from trainyard.steps import YES, Answer, Step, no
 
-# A change of this annotation makes the operator retry at once, instead of after up to 15 minutes.
-# Only events after the change count: earlier ones are about pods that are being replaced.
+# A change of this annotation makes the operator retry at once, not after up to 15 minutes. Only
+# later events count: earlier ones are about pods that are being replaced.
 TRIED_AGAIN = "io.trainyard/asked-again"
 
 
@@ -61,12 +61,12 @@ class Waiting:
     def begin(self) -> None:
         """Make KubeRay retry at once; from now on `done` raises causes.
 
-        Deletes pods whose kubelet backs off, and changes an annotation of the RayCluster.
+        Deletes pods whose kubelet backs off, and changes an annotation.
         """
         snapshot = snapshots.read(self._location)
         kube = self._location.kube
         namespace = self._location.namespace
-        # KubeRay replaces a deleted pod, and the new pod pulls its image at once. A user without
+        # KubeRay replaces a deleted pod, and the new one pulls its image at once. A user without
         # the right to delete pods has to wait for the kubelet's retry.
         with suppress(ForbiddenError):
             for pod in filter(pods.is_backing_off, snapshot.pods):
@@ -77,9 +77,9 @@ class Waiting:
         self._began = True
 
     def done(self) -> Answer:
-        """Ask Kubernetes and Ray whether all nodes are ready, or what is missing.
+        """Ask Kubernetes and Ray whether all nodes are ready.
 
-        After `begin`, raises a cause that has outlasted its tolerance.
+        After `begin`, raises a cause that outlasted its tolerance.
         """
         try:
             snapshot = snapshots.read(self._location)
@@ -109,7 +109,7 @@ class Waiting:
         raise error
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
-        """Return what is missing as text ("" for nothing), and the present causes.
+        """Return what is missing as text, or "", and the causes.
 
         Raises NotReadyError if the RayCluster was removed after `begin`.
         """
@@ -145,10 +145,7 @@ class Waiting:
 
 
 def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
-    """Return the nodes that the cluster needs and that are missing or not ready.
-
-    In a group that grows, only the minimum is needed.
-    """
+    """Return the needed nodes that are missing or not ready."""
     awaited = set(map(naming.node_name, groups.awaited(snapshot.owner, snapshot.pods)))
     unready = []
     for node in nodes.statuses(groups.of_cluster(snapshot.owner).values(), snapshot, ready):
@@ -158,7 +155,7 @@ def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
 
 
 def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
-    """Return the cause to report if nothing changes for too long; () while an image is pulled."""
+    """Return the cause for too long without a change; () while an image is pulled."""
     if any(node.is_pulling for node in unready):
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)

@@ -22,7 +22,6 @@ from trainyard.wording import counted
 
 
 def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
-    """Return how many GPUs this machine has for all nodes; None (no limit) if they are simulated."""
     if spec.local.simulated_gpus:
         return None
     return len(gpu_ids(environ))
@@ -34,7 +33,7 @@ def up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
 
 
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
-    """Return the steps that end every process of the cluster, and remove all its files."""
+    """Return the steps that end the cluster's processes, and remove its files."""
     files = ClusterFiles(site.state)
     recorded = node_processes.read(files)
     title = "End what still runs"

@@ -1,4 +1,4 @@
-"""The leash of a local cluster: a process, recorded like the keepers of the nodes."""
+"""The leash of a local cluster: a process with a record, like the nodes' keepers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ def _record(files: ClusterFiles) -> Path:
 
 
 def observe(files: ClusterFiles) -> LeashStatus | None:
-    """Return the recorded leash; None without a leash.
-
-    The leash has a `problem` if its process has ended, or is still starting.
-    """
+    """Return the recorded leash; its `problem` says if its process has ended or is starting."""
     record = read_json(_record(files))
     if not record:
         return None
@@ -49,10 +46,7 @@ def observe(files: ClusterFiles) -> LeashStatus | None:
 def start(
     files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Mapping[str, str]
 ) -> None:
-    """End a running process of the leash, start another, and record it.
-
-    `address` is the dashboard's.
-    """
+    """Replace the leash's process, and record it. `address` is the dashboard's."""
     end(files)
     log = files.node_log(_MARK)
     log.unlink(missing_ok=True)
@@ -68,7 +62,7 @@ def start(
 
 
 def end(files: ClusterFiles) -> None:
-    """End the leash's process, recorded or not. Raises LeftoverError if it stays."""
+    """End the leash's process, recorded or not; LeftoverError if it stays."""
     marker = files.marker(_MARK)
     left = processes.end(lambda: processes.members([], marker=marker), grace=2.0, deadline=5.0)
     if left:

@@ -1,4 +1,4 @@
-"""This machine as the host of a cluster's nodes: its resources, and the nodes' states and logs."""
+"""This machine as the host of a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 # A frame: "/path/gcs_server(+0x3609c4) [0x55c3d16d29c4] ray::gcs::GcsServer::GetStorageType()"
 _STACK_FRAME = re.compile(r"\[0x[0-9a-f]+\]|\*\*\* StackTrace")
 
-# A script for another Python: it prints the first of its arguments that it cannot import, and then
-# exits with the code _LACKS.
+# A script for another Python: it prints the first argument that it cannot import, and exits with
+# the code _LACKS.
 _LACKS = 3
 _MISSING = f"""
 import sys
@@ -67,9 +67,9 @@ class ThisMachine(Machine):
 
     @cached_property
     def plans(self) -> tuple[NodePlan, ...]:
-        """Return the plan of every node; a node without a size in the file gets the machine's."""
+        """Return all plans; a node without a size in the file gets the machine's."""
         real: tuple[str, ...] = ()
-        # nvidia-smi may take seconds, so it is called only if the file asks for GPUs.
+        # nvidia-smi may take seconds.
         if any(node.gpus for node in self.spec.nodes()):
             real = gpu_ids(self.site.environ)
         # Ray's own share of a machine's memory is 70 %.
@@ -80,7 +80,7 @@ class ThisMachine(Machine):
         )
 
     def nodes(self) -> dict[str, ObservedNode]:
-        """Return the recorded nodes, and whether the keeper of each runs."""
+        """Return the recorded nodes; a node runs while its keeper does."""
         nodes = {}
         for name, record in node_processes.read(self.files).items():
             runs = processes.alive(record.process)
@@ -112,13 +112,13 @@ class ThisMachine(Machine):
         return None
 
     def ray_address(self) -> str:
-        """Return the address of Ray's GCS: programs here are drivers, and need no Ray Client."""
+        """Return the GCS's address: programs here are drivers, and need no Ray Client."""
         if self.gcs is None:
             raise contract.not_up(self.spec.name)
         return self.gcs
 
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the last lines of the recorded nodes' log files, read from disk, not from Ray."""
+        """Yield the last lines of the nodes' log files, read from disk, not from Ray."""
         for name, record in node_processes.read(self.files).items():
             if node not in ("", name):
                 continue
@@ -129,7 +129,7 @@ class ThisMachine(Machine):
                     yield LogFile((record.process, path.name), name, path.name, _tail(path))
 
     def start(self, missing: Sequence[str]) -> None:
-        """Start every missing node; a new head gets new ports. Raises the errors of `check`."""
+        """Start the missing nodes; a new head gets new ports. Raises the errors of `check`."""
         check(len(missing), memory=psutil.virtual_memory().available)
         self.files.prepare()
         self.make_token()
@@ -143,7 +143,7 @@ class ThisMachine(Machine):
                 node_processes.start(self.files, plan, ports, environ=self.site.environ)
 
     def lacking(self, packages: Sequence[str]) -> MissingPackage | None:
-        """Return the first of these packages that the head's Python cannot import, or None."""
+        """Return the first package that the head's Python cannot import, or None."""
         head = node_processes.read(self.files).get("head")
         command = processes.command(head.process) if head else None
         if not command:
@@ -166,7 +166,7 @@ class ThisMachine(Machine):
         )
 
     def end_reason(self, name: str) -> TrainyardError:
-        """Return the error for a node that ended: NotReadyError on a busy machine, else OutsideError."""
+        """Return the error for a node that ended; NotReadyError if the machine is too busy."""
         path, lines = log_tail(self.files, name)
         if lines and lines[-1].startswith(GAVE_UP):
             return NotReadyError(
@@ -188,7 +188,7 @@ class ThisMachine(Machine):
 
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Ask nvidia-smi for the indices of the GPUs that CUDA_VISIBLE_DEVICES does not hide."""
+    """Ask nvidia-smi for the indices of the GPUs; CUDA_VISIBLE_DEVICES may hide some."""
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     ran = programs.run(command, env=environ, seconds=20.0)
     rows = []
@@ -202,7 +202,7 @@ def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check(nodes: int, *, memory: int) -> None:
-    """Raise PrerequisiteError if Ray's version is wrong, or `memory` (free bytes) is too small."""
+    """Raise PrerequisiteError for a wrong Ray, or too little `memory` (free bytes)."""
     try:
         ray = f"ray {version('ray')}"
     except PackageNotFoundError:
@@ -226,8 +226,8 @@ def check(nodes: int, *, memory: int) -> None:
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
     """Return the path and the last lines of the log that says why a node ended.
 
-    If the keeper gave up, the log is the node's own output, and only its last line is returned.
-    Otherwise these logs are tried in order, until one has lines:
+    If the keeper gave up, this is the last line of the node's own output. Otherwise these logs are
+    tried in order, until one has lines:
 
     - the log of the Ray daemon that the keeper names; without a name, and if Ray had started,
       the logs of gcs_server and raylet;
@@ -248,7 +248,7 @@ def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
 
 
 def _daemons(printed: Sequence[str]) -> list[str]:
-    """Return the daemon that the keeper names, else both daemons; [] if Ray had not started."""
+    """Return the daemon that the keeper names, else both; [] if Ray had not started."""
     for line in reversed(printed):
         if line.startswith(DIED):
             return [line.removeprefix(DIED)]
@@ -258,10 +258,7 @@ def _daemons(printed: Sequence[str]) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return a log's lines, without blank lines and C++ stack frames.
-
-    The reason of a crash is above the stack.
-    """
+    """Return a log's lines without C++ stack frames: a crash's reason is above the stack."""
     try:
         text = path.read_text(errors="replace")
     except OSError:
@@ -275,7 +272,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _tail(path: Path) -> list[str]:
-    """Return the last complete lines of a file; [] if the file was removed since."""
+    """Return the last complete lines of a file; [] if it is gone."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES))

@@ -18,7 +18,7 @@ TEMP_PARENT = "/tmp"  # noqa: S108 (the directory below is this user's: see priv
 
 @dataclass(frozen=True)
 class ClusterFiles:
-    """The paths of one cluster's files: Trainyard writes below `state`, Ray below `temp`."""
+    """One cluster's files: Trainyard writes below `state`, Ray below `temp`."""
 
     state: Path
 
@@ -32,7 +32,7 @@ class ClusterFiles:
 
     @property
     def key(self) -> str:
-        """Return a short name of the cluster, unique on this machine."""
+        """Return a short name that is unique on this machine."""
         return hashlib.sha256(str(self.state.absolute()).encode()).hexdigest()[:8]
 
     @property
@@ -52,10 +52,7 @@ class ClusterFiles:
         return self.nodes / f"{name}.json"
 
     def marker(self, name: str | None = None) -> str:
-        """Return the mark that a node's processes have in their environment.
-
-        Without a name, return the common prefix of all nodes' marks.
-        """
+        """Return the mark in a node's environment; without a name, the prefix of all marks."""
         if name is None:
             return f"{self.key}/"
         return f"{self.key}/{name}/"
@@ -68,7 +65,7 @@ class ClusterFiles:
         private_directory(self.temp)
 
     def forget(self, name: str) -> None:
-        """Remove a node's record, log and temporary directory; LeftoverError if that fails."""
+        """Remove a node's files; LeftoverError if that fails."""
         _remove(self.node_temp(name))
         self.node_record(name).unlink(missing_ok=True)
         self.node_log(name).unlink(missing_ok=True)
@@ -79,7 +76,7 @@ class ClusterFiles:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory for this user alone. Raises OutsideError if others can use it already."""
+    """Make a directory for this user alone; OutsideError if others can use it already."""
     path.mkdir(mode=0o700, exist_ok=True)
     made = path.lstat()
     if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid() or made.st_mode & 0o077:

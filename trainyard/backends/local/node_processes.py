@@ -1,4 +1,4 @@
-"""The nodes of a local cluster as processes: how they are started, recorded, found and ended."""
+"""The processes of a local cluster's nodes: started, recorded, found and ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
 
 @dataclass(frozen=True)
 class Ports:
-    """The head's two ports that other nodes and programs must know; Ray chooses all others."""
+    """The head's ports that other nodes and programs must know; Ray chooses all others."""
 
     gcs: int
     dashboard: int
@@ -33,7 +33,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """The record of a node: the plan that it was made from, and its keeper's process."""
+    """The plan that a node was made from, and its keeper's process."""
 
     made_from: dict[str, Any]
     process: ProcessId
@@ -43,9 +43,9 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
     """Start a node's keeper, which starts Ray, and record it."""
     temp_dir = files.node_temp(plan.name)
     # Ray opens `temp_dir` to all users, but only this user can enter its parent. The directory may
-    # exist: on a busy machine, a process of an earlier node was seen to leave its directory behind.
+    # exist: on a busy machine, an earlier node was seen to leave its directory behind.
     temporary(files, plan.name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    # The link is not resolved: Python finds its virtual environment only by this path.
+    # A link stays unresolved: Python finds its virtual environment only by this path.
     python = Path(sys.executable)
     environment = node_environment(files, plan, environ, programs=python.parent)
     log = files.node_log(plan.name)
@@ -61,7 +61,7 @@ def temporary(files: ClusterFiles, name: str) -> Path:
 
 
 def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
-    """Return the arguments of `ray start` for a node; 0 lets Ray choose a free port."""
+    """Return a node's arguments of `ray start`; port 0 lets Ray choose a free one."""
     dashboard = (LOOPBACK, ports.dashboard)
     return [
         *ray_nodes.start_arguments(plan, head=LOOPBACK, gcs_port=ports.gcs, dashboard=dashboard),
@@ -76,7 +76,7 @@ def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
 def node_environment(
     files: ClusterFiles, plan: NodePlan, environ: Mapping[str, str], *, programs: Path
 ) -> dict[str, str]:
-    """Return a node's environment: this process's, overridden by the file's, then by Trainyard's.
+    """Return this process's environment, overridden by the file's, then by Trainyard's.
 
     RAY_* and TRAINYARD_* of this process are left out. `programs` comes first on PATH.
     """
@@ -91,7 +91,7 @@ def node_environment(
     else:
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_ids)
 
-    # Files that a killed process leaves in this TMPDIR (Python's multiprocessing) are removed with
+    # A killed process (Python's multiprocessing) may leave files in TMPDIR, which are removed with
     # the node.
     kept["TMPDIR"] = str(temporary(files, plan.name))
     desired = {**kept, **dict(plan.env)}
@@ -105,13 +105,13 @@ def node_environment(
 
 
 def write(files: ClusterFiles, plan: NodePlan, process: ProcessId) -> None:
-    """Write the record of a node; its keeper waits for the record before it starts Ray."""
+    """Record a node; its keeper waits for the record before it starts Ray."""
     record = NodeRecord(plan.recorded(), process)
     write_private(files.node_record(plan.name), json.dumps(asdict(record), indent=2))
 
 
 def read(files: ClusterFiles) -> dict[str, NodeRecord]:
-    """Return the record of every node by name, the head first."""
+    """Return the records by node name, the head first."""
     records = {}
     for path in sorted(files.nodes.glob("*.json")):
         row = read_json(path)
@@ -122,13 +122,12 @@ def read(files: ClusterFiles) -> dict[str, NodeRecord]:
 
 
 def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
-    """Return all processes in the keepers' sessions or with the cluster's mark."""
     keepers = [record.process for record in read(files).values()]
     return processes.members(keepers, marker=files.marker())
 
 
 def end(files: ClusterFiles, names: Iterable[str]) -> None:
-    """End these nodes in parallel, and remove their files. Raises LeftoverError if processes stay."""
+    """End these nodes in parallel, and remove their files; LeftoverError if a process stays."""
     recorded = read(files)
     chosen = [name for name in names if name in recorded]
     _end([recorded[name] for name in chosen], [files.marker(name) for name in chosen])
@@ -152,7 +151,7 @@ def _end(records: Iterable[NodeRecord], markers: Sequence[str]) -> None:
             found |= processes.members(keepers, marker=marker)
         return frozenset(found)
 
-    # A keeper needs 3 s to end its node. Processes that are left after the grace are killed.
+    # A keeper needs 3 s to end its node. After the grace, remaining processes are killed.
     left = processes.end(members, grace=5.0, deadline=5.0)
     if left:
         raise LeftoverError(

@@ -58,12 +58,12 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import Stage, Step, before_each, nothing, warning
 from trainyard.wording import counted
 
-# The number of a host's last log lines that are shown at first, from all its services together.
+# A host's log lines that are shown at first, from all its services together.
 FIRST_LINES = 100
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
-    """Return two stages: make one Kubernetes of the hosts, then make the cluster as kuberay does."""
+    """Return two stages: one Kubernetes of the hosts, then the cluster as kuberay makes it."""
     hosts = len(_section(spec).hosts)
     return [
         Stage(
@@ -81,7 +81,7 @@ def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, site: Site) -> list[dict[str, Any]]:
-    """Ask the hosts; return documents for each host and the operator, and Kubernetes objects."""
+    """Ask the hosts; return documents of hosts and operator, and Kubernetes objects."""
     documents = shown.documents(spec, _lab(spec, site), site.environ)
     # The objects depend on an existing Kubernetes.
     if _kubeconfig(site).exists():
@@ -109,8 +109,8 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step |
 def _cluster_removal(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove the cluster from Kubernetes.
 
-    With `purge`, raise RequestError if Kubernetes has Ray objects of others. If Kubernetes does not
-    answer, only the record is removed: removing MicroK8s will remove everything in it.
+    With `purge`, raises RequestError if Kubernetes has Ray objects of others. If Kubernetes does
+    not answer, `purge` only removes the record: MicroK8s' removal will remove everything in it.
     """
     section = _kubernetes(spec, site)
     if purge:
@@ -138,7 +138,7 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Return findings on the hosts and, if Kubernetes was made, on unfinished steps and KubeRay."""
+    """Return findings on hosts and, once Kubernetes is made, on unfinished steps and KubeRay."""
     hosts = _lab(spec, site)
     now = snapshot.read(hosts)
     findings = [*doctor.findings(hosts, now)]
@@ -165,7 +165,7 @@ def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iter
 
 
 def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the `ssh` command to a host, or to a control plane that runs kubectl exec for a node."""
+    """Return the `ssh` command to a host, or to a control plane that runs kubectl exec."""
     target = _named(spec, site, node)
     if isinstance(target, Host):
         return target.connection.address.shell(command, terminal=terminal)
@@ -178,8 +178,8 @@ def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: b
 def _named(spec: ClusterSpec, site: Site, name: str) -> Host | Object:
     """Return the host, or a Ray node's pod, with this name.
 
-    A host's name is its SSH address or its name in Kubernetes. An unknown name raises
-    UnknownNodeError with all names.
+    A host's name is its SSH address or its name in Kubernetes. Raises UnknownNodeError, which
+    lists all names.
     """
     hosts = _lab(spec, site).hosts
     known: dict[str, Host | Object] = {host.name: host for host in hosts}
@@ -233,7 +233,7 @@ def _host_steps(spec: ClusterSpec, site: Site, hosts: Lab) -> Sequence[Step | St
 
 
 def _remarks(hosts: Lab, facts: Mapping[str, Facts], *, is_new: bool) -> Iterator[Step]:
-    """Yield one step for each warning; `is_new`: MicroK8s is to be installed on some host."""
+    """Yield a step for each warning; `is_new`: some host gets MicroK8s."""
     texts = {
         "firewalls": preflight.remarks(hosts.hosts, facts),
         "channel": install.closed_channel(hosts, facts),

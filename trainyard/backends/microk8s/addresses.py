@@ -16,7 +16,7 @@ from trainyard.backends.shared.record import read_json, write_private
 
 
 def file(site: Site) -> Path:
-    """Return the path of the file of addresses, which is removed with the lab, not the cluster."""
+    """Return the file of addresses, which stays until the lab is removed."""
     return site.state.with_name(f"{site.state.name}.hosts")
 
 

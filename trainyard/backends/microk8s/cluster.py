@@ -101,7 +101,7 @@ def _deployed(lab: Lab, name: str) -> Answer:
 
 
 def gpus(spec: ClusterSpec) -> int:
-    """Return how many NVIDIA GPUs the nodes ask for; 0 for simulated or other GPUs."""
+    """Sum the NVIDIA GPUs that the nodes ask for; 0 for simulated or other GPUs."""
     if spec.kuberay.simulated_gpus or spec.kuberay.gpu_resource != GPU:
         return 0
     return sum(node.gpus for node in spec.nodes())

@@ -1,4 +1,4 @@
-"""A host's facts for MicroK8s, which one script prints together with the host's general facts."""
+"""A host's facts for MicroK8s, printed by one script with the host's general facts."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ class Member:
 class Facts(host_facts.Facts):
     """The facts of a host at one moment.
 
-    `disk`: free bytes in /var/snap. `certificates`: when each certificate in use expires, in Unix
+    `disk`: free bytes for snaps. `certificates`: when each certificate in use expires, in Unix
     seconds. `snap_bytes`: the size of the installed snap. `pulled`: bytes of image layers on the
     host, also of unfinished pulls. `images`: sizes of image files for side-loading, by file name.
     `members`: this host's list of dqlite's members. `trust`: containerd's hosts.toml by registry.
     `foreign_launch`: path of a launch file that an installation would read, and that Trainyard did
-    not write. `cluster_dns`: the DNS address in the kubelet's arguments, or "". `is_ours`: Trainyard
-    has written the launch file, so it installed MicroK8s or is about to. `has_our_limits`: Trainyard
-    has written the file of kernel limits.
+    not write. `cluster_dns`: the DNS address in the kubelet's arguments, or "". `is_ours`:
+    Trainyard wrote the launch file, so it installed MicroK8s or is about to. `has_our_limits`:
+    Trainyard wrote the file of kernel limits.
     """
 
     disk: int
@@ -121,7 +121,7 @@ class Facts(host_facts.Facts):
 
     @property
     def node(self) -> str:
-        """Return the name of the host's Kubernetes node: its host name in lower case."""
+        """Return the name of the host's Kubernetes node."""
         return self.hostname.lower()
 
     @property
@@ -139,7 +139,7 @@ class Facts(host_facts.Facts):
 
     @property
     def is_half_joined(self) -> bool:
-        """Say whether a join failed or still runs: success removes the join's lock (join.py:1012)."""
+        """Say whether a join failed or still runs: success removes its lock (join.py:1012)."""
         return "join-in-progress" in self.locks
 
     @property
@@ -157,10 +157,7 @@ def read(connection: Connection, *, now: float) -> Facts:
 
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
-    """Return a host's facts from the fields that SCRIPT printed.
-
-    Raises ValueError for an unreadable field.
-    """
+    """Read the fields that SCRIPT printed. Raises ValueError for an unreadable field."""
     trust = under(fields, "trust.")
     ends = under(fields, "certificate.")
     limits = under(fields, "sysctl.")

@@ -24,7 +24,7 @@ ADDONS = ("dns", "hostpath-storage")
 
 @dataclass(frozen=True)
 class Known:
-    """Containerd's files for a registry or a mirror of a registry, by path; hosts.toml is last."""
+    """Containerd's files for a registry or its mirror, by path; hosts.toml is last."""
 
     name: str
     files: Mapping[str, bytes]
@@ -46,7 +46,7 @@ def launch(*, is_first: bool, mirrors: Mapping[str, str]) -> bytes:
 
 
 def limits(now: Mapping[str, int]) -> bytes:
-    """Render the file of kernel limits; limits that are higher than needed are kept."""
+    """Render the file of kernel limits; higher present limits are kept."""
     desired = {name: max(least, now[name]) for name, least in SYSCTLS.items()}
     return render.render(_template("limits.conf.j2"), {"limits": desired}).encode()
 
@@ -70,7 +70,7 @@ def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
 
 
 def operator_values(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the values of the operator's chart; those in the cluster file take precedence."""
+    """Return the operator chart's values; those in the cluster file take precedence."""
     values: dict[str, Any] = yaml.safe_load(_template("kuberay-operator.yaml"))
     return {**values, **spec.kuberay.operator.values}
 

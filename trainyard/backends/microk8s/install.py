@@ -59,13 +59,13 @@ def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
 
 
 def _prepare_step(lab: Lab) -> Step:
-    """Return the step that writes kernel limits, /etc/hosts and the launch file on each host."""
+    """Return the step that writes kernel limits, /etc/hosts and launch file on each host."""
     facts = lab.facts()
     names = host_names(lab, facts)
 
     def lacks(_: Host, fact: Facts) -> str:
         if any(fact.sysctls[name] < least for name, least in SYSCTLS.items()):
-            return "lacks kernel limits, at which MicroK8s stops"
+            return "its kernel limits are too low for MicroK8s"
 
         known = hosts_file.lines_of(fact.hosts_file)
         if known != names:
@@ -91,7 +91,7 @@ def _prepare_step(lab: Lab) -> Step:
 
 
 def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
-    """Return lines for /etc/hosts: control planes look up joining hosts (microk8s#2967, #3225)."""
+    """Return lines for /etc/hosts: control planes look joining hosts up (microk8s#2967, #3225)."""
     # The order of hosts may change with the first control plane, so the lines are sorted.
     return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
@@ -191,7 +191,7 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
 def _refuse_other_minor(lab: Lab, host: Host, version: str) -> None:
     """Raise RequestError if a MicroK8s from a file has another minor version than the channel.
 
-    An installation from a file has no channel, so the version is compared.
+    Such a MicroK8s has no channel, so the version is compared.
     """
     if _minor(version.removeprefix("v")) != _minor(lab.channel):
         raise RequestError(

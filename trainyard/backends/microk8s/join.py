@@ -149,8 +149,8 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
             raise PrerequisiteError(
                 f"{host.name} does not reach {service} of {first.name}",
                 where=f"{first.ip}:{port}",
-                hint="Open that port in the firewalls between the hosts; or set the address that works: "
-                f"`ip:` of {first.name}.",
+                hint="Open that port in the firewalls between the hosts; or set the address that "
+                f"works: `ip:` of {first.name}.",
             )
 
     join = " ".join([*ALONE, MICROK8S, "join", f'{first.ip}:{AGENT_PORT}/"$token"', *flags])

@@ -42,7 +42,7 @@ def step(lab: Lab, path: Path, *, after: str) -> Step:
 
 
 def write(path: Path, text: str, server: str) -> None:
-    """Write a kubeconfig with its server replaced by `server` (`https://HOST:PORT`)."""
+    """Write a kubeconfig with another `server` (`https://HOST:PORT`)."""
     document = yaml.safe_load(text)
     if not isinstance(document, dict):
         raise OutsideError(
@@ -54,10 +54,10 @@ def write(path: Path, text: str, server: str) -> None:
 
 
 def choose_server(site: Site, path: Path, servers: Sequence[str]) -> None:
-    """Replace a kubeconfig's server, if it does not answer, with the first of `servers` that does.
+    """Replace a kubeconfig's server, if silent, with the first of `servers` that answers.
 
     Replaces the server in the cluster's record too. If no server with this CA answers, changes
-    nothing and raises nothing: the next request to Kubernetes will raise the reason.
+    nothing: the next request to Kubernetes raises the reason.
     """
     text = path.read_text()
     document = yaml.safe_load(text)

@@ -31,7 +31,7 @@ LOCK_FILE = "/run/trainyard.lock"
 
 @dataclass(frozen=True)
 class Host(ssh_hosts.Host):
-    """A host of a lab, and its role in the file: control plane or worker."""
+    """A host of a lab, with its role in the file."""
 
     is_control_plane: bool
 
@@ -40,10 +40,7 @@ class Host(ssh_hosts.Host):
         return f"https://{self.ip}:{API_PORT}"
 
     def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
-        """Run `microk8s WORDS` as root; with `check`, raise if the exit code is not 0.
-
-        MicroK8s may exit 0 without an effect.
-        """
+        """Run `microk8s WORDS` as root. MicroK8s may exit 0 without an effect."""
         return self.root(MICROK8S, *words, seconds=seconds, check=check)
 
 
@@ -53,8 +50,8 @@ class Lab:
 
     MicroK8s is installed from `channel`, or from the files `snaps`; the last of these is
     MicroK8s itself. `images` are image files to load. `mirrors` are URLs by registry. Answers
-    of hosts are cached until `changed` is called. After that call, each `look_again` drops the
-    cached answers. Steps call `look_again` before each check.
+    of hosts are cached until `changed` is called. From then on each `look_again`, which steps
+    call before each check, drops the cached answers.
     """
 
     hosts: Sequence[Host]
@@ -74,7 +71,6 @@ class Lab:
 
     @property
     def release(self) -> str:
-        """Return a text that names the MicroK8s to install: the channel, or the file."""
         if self.snaps:
             return f"from {self.snaps[-1].name}"
         return self.channel
@@ -138,7 +134,7 @@ class Lab:
         return self._nodes
 
     def members(self) -> Mapping[str, Member]:
-        """Return the members of dqlite by IP address, as the first control plane knows them."""
+        """Return dqlite's members by IP address, as the first control plane knows them."""
         return {member.host: member for member in self.fact(self.first).members}
 
     def is_ready(self, host: Host) -> bool:
@@ -148,7 +144,7 @@ class Lab:
     def not_ready(self, host: Host) -> Answer:
         """Return the answer that a host's node is not Ready, and which image a pod waits for.
 
-        `moved`, the number of pulled bytes, shows that a waiting step makes progress.
+        `moved`, the number of pulled bytes, shows progress.
         """
         ran = self.first.microk8s(*_pods_on(self.fact(host).node), check=False)
         detail = "its node is not Ready"
@@ -159,7 +155,7 @@ class Lab:
         return no(detail, moved=self.pulled([host]))
 
     def pulled(self, hosts: Sequence[Host]) -> int:
-        """Return how many bytes of images these hosts together have pulled."""
+        """Sum the bytes of images that these hosts have pulled."""
         return sum(fact.pulled for fact in self.facts(hosts).values())
 
     def lock(self) -> None:
@@ -203,9 +199,9 @@ def each_step(
     deadline: float = 0.0,
     after: str | None = None,
 ) -> Step:
-    """Return the step that calls `mend` in parallel for each host where `lacks` returns a problem.
+    """Return the step that calls `mend` in parallel on the hosts with a problem.
 
-    `lacks` returns "" for a host without a problem.
+    `lacks` returns the problem of a host, or "".
     """
 
     def lacking() -> dict[str, list[Host]]:
@@ -236,7 +232,7 @@ def each_step(
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
-    """Return the MicroK8s hosts that a cluster file's section names, without connecting to them."""
+    """Return the hosts that the section names, without connecting to them."""
     control_planes = section.control_planes
     desired = (*control_planes, *section.workers)
     found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)

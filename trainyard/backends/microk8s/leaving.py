@@ -46,10 +46,10 @@ BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 
 def steps(lab: Lab, site: Site) -> list[Step]:
-    """Return the steps before any host joins: they remove hosts, and the remains of earlier joins.
+    """Return the steps before any host joins: they remove hosts, and remains of earlier joins.
 
-    With --remove, the steps remove the hosts of the cluster that the file no longer names.
-    Without --remove, a step warns about these hosts.
+    With --remove, the steps remove the cluster's hosts that the file no longer names. Without it,
+    a step warns about these hosts.
     """
     # Without Kubernetes' answer no host would look like a node, and each would have to leave.
     if not lab.nodes():
@@ -157,7 +157,7 @@ def address_step(lab: Lab, site: Site, *, after: str) -> Step:
 
 
 def back_up(control_plane: Host) -> None:
-    """Back up the database. Raises NotReadyError after a time limit, which MicroK8s itself lacks."""
+    """Back up the database. Raises NotReadyError after a time limit, which MicroK8s lacks."""
     control_plane.microk8s("dbctl", "backup", "-o", BACKUP)
 
 
@@ -214,8 +214,8 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
     """Run `microk8s leave` on a host, once no join runs there; return None if the host has left.
 
-    Returns the result of `leave` if the host has not left. Starts a stopped host first. On a host
-    that has not joined, only removes the lock of a failed join.
+    Otherwise returns the result of `leave`. Starts a stopped host first. On a host that has not
+    joined, only removes the lock of a failed join.
     """
     if fact.is_stopped:
         # `leave` fails on a stopped host (wrappers/microk8s-leave.wrapper: exit_if_stopped).
@@ -245,7 +245,7 @@ def _before_a_member_leaves(lab: Lab, host: Host) -> None:
 def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
     """Return the step that removes a host from the cluster.
 
-    The host's node is removed last, because a repeated command finds the host by the node's address.
+    The node is removed last, because a repeated command finds the host by the node's address.
     With `forced`, a silent host is removed without being cleaned.
     """
 

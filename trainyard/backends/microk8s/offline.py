@@ -69,7 +69,7 @@ def put_step(lab: Lab) -> Step:
 
 
 def loaded_step(lab: Lab, *, after: str) -> Step:
-    """Return the step that waits until containerd on every host has loaded the image files."""
+    """Return the step that waits until every host's containerd has loaded the image files."""
 
     def lacks(_: Host, fact: Facts) -> str:
         waiting = [path.name for path in _missing(lab, fact, among=(LOADED,))]
@@ -84,7 +84,7 @@ def loaded_step(lab: Lab, *, after: str) -> Step:
 
 
 def install(host: Host, lab: Lab) -> None:
-    """Install the snap files on a host; skip snaps other than MicroK8s that the host already has."""
+    """Install the snap files on a host; skip snaps that it has, except MicroK8s."""
     *needed, microk8s = lab.snaps
     for path in needed:
         name = path.name.partition("_")[0].removesuffix(".snap")
@@ -125,8 +125,8 @@ def _install(host: Host, path: Path, *flags: str) -> None:
 def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
     """Return the image files that a host lacks.
 
-    The host has an image file if a file there has the same size, and the same name plus one of
-    the endings `among`.
+    A file on the host counts if it has the same size, and the same name plus one of the endings
+    `among`.
     """
     missing = []
     for path in lab.images:

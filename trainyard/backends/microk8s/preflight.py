@@ -96,7 +96,10 @@ def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[P
             control = {ip for ip in members if not ip.startswith("127.")}
         if control and not control & ours:
             planes = named(sorted(control))
-            message = f"is a node of another cluster, of {planes}: if the host may leave it, microk8s leave"
+            message = (
+                f"is a node of another cluster, of {planes}: if the host may leave it, "
+                "microk8s leave"
+            )
             yield Problem(host, message)
 
 

@@ -27,9 +27,9 @@ _REMOVE = "remove-microk8s"
 def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
     """Return the steps that remove MicroK8s, clean the hosts, and delete files on this machine.
 
-    Workers are removed first, as they still talk to control planes. `written` are this machine's
-    files about the lab, which are deleted last. Raises an error if snapd does not answer, or if the
-    cluster also has hosts whose MicroK8s Trainyard did not install.
+    Workers are removed first, because they still talk to control planes. `written` are this
+    machine's files about the lab, which are deleted last. Raises an error if snapd does not answer,
+    or if Trainyard installed MicroK8s on only some of the hosts that have it.
     """
     facts = lab.facts()
     silent = [host.name for host in lab.hosts if facts[host.name].snapd == UNAVAILABLE]
@@ -45,7 +45,8 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
         raise RequestError(
             f"Trainyard did not install MicroK8s on {named(others)}, but on other hosts of the "
             "cluster",
-            hint="Remove the hosts with Trainyard's MicroK8s from the file, and: trainyard cluster.up --remove",
+            hint="Remove the hosts with Trainyard's MicroK8s from the file, and: trainyard "
+            "cluster.up --remove",
         )
 
     title = "Remove no MicroK8s: Trainyard installed none"

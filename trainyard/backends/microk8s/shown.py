@@ -14,7 +14,7 @@ from trainyard.spec.cluster import ClusterSpec
 
 
 def documents(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Ask the hosts; return a document for each, and one with the KubeRay operator's chart values.
+    """Ask the hosts; return a document for each, and one with the operator chart's values.
 
     Only an installation reads the launch configuration, so hosts with MicroK8s lack it.
     """

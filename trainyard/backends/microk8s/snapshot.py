@@ -55,8 +55,7 @@ def read(lab: Lab) -> Snapshot:
 def statuses(lab: Lab, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
     """Ask all hosts and Kubernetes; return the status of every host.
 
-    Includes hosts of the cluster that the file no longer names. `nodes` are the Ray nodes, which the
-    statuses list by host.
+    Includes hosts of the cluster that the file no longer names. `nodes` are the Ray nodes.
     """
     return of(lab.hosts, read(lab), nodes)
 
@@ -97,7 +96,6 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
 def _status_of_left(
     name: str, node: Object, now: Snapshot, nodes: Sequence[NodeStatus]
 ) -> HostStatus:
-    """Return the status of a host that the file no longer names, without the host's facts."""
     ip = pods.internal_ip(node)
     on_it = tuple(ray.name for ray in nodes if ray.host == name)
     role: HostRole = "control plane" if ip in now.votes else "worker"

@@ -22,7 +22,7 @@ LEAST_FREE = 0.05
 def full_disk(
     path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage
 ) -> Iterator[Finding]:
-    """Yield a finding if the disk of `path` is so full that Ray would not spill objects to it.
+    """Yield a finding if the disk of `path` is so full that Ray spills no objects to it.
 
     `usage` returns total, used and free bytes. An unreadable disk yields nothing.
     """

@@ -1,4 +1,4 @@
-"""The leash, a cluster's idle and deadline timer: its steps, record and description.
+"""A cluster's leash, its idle and deadline timer: steps, record and description.
 
 The timer is a program that each backend starts on the cluster (runner/trainyard_runner/leash.py).
 """
@@ -33,9 +33,8 @@ _RECORD = "leash.json"
 class Leash:
     """A backend's functions for a cluster's leash.
 
-    `observe` returns the present leash, or None. `made` returns the cluster's creation time in
-    Unix seconds, or None without a cluster. `set` makes or replaces the leash. `take_off` removes
-    it.
+    `made` returns the cluster's creation time in Unix seconds, or None without a cluster. `set`
+    makes or replaces the leash.
     """
 
     observe: Callable[[], LeashStatus | None]
@@ -84,7 +83,7 @@ def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[St
 def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
     """Return the step that waits until the leash has shown that it can end the cluster.
 
-    If the leash has a problem, the step first sets the leash again.
+    If the leash has a problem, the step first sets it again.
     """
 
     if spec.leash is None:
@@ -120,7 +119,7 @@ def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
 def differences(
     spec: ClusterSpec, made: float | None, observed: LeashStatus | None
 ) -> Iterator[str]:
-    """Yield the leash's drift from the file; without drift, yield the leash's problem, if any.
+    """Yield the leash's drift from the file, else its problem, if any.
 
     Without a cluster (`made` is None) there is no drift.
     """
@@ -152,7 +151,7 @@ def words(leash: LeashStatus) -> str:
 
 
 def settings(leash: LeashStatus, **more: Any) -> str:
-    """Return a leash's limits as JSON, with `more` keys for its program or record."""
+    """Return the limits as JSON, with `more` keys for the program or the record."""
     return json.dumps({"idle": leash.idle, "deadline": leash.deadline, **more}, sort_keys=True)
 
 

@@ -26,10 +26,7 @@ ACCESS = " web_log.py:"
 
 @dataclass(frozen=True)
 class LogFile:
-    """The last lines of a node's file.
-
-    `key` identifies the file. A later node of the same name has another key.
-    """
+    """The last lines of a node's file; a later node of the same name has another `key`."""
 
     key: Hashable
     node: str
@@ -73,10 +70,7 @@ def ray_files(address: str, token: str | None, only: str) -> Iterator[LogFile]:
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
-    """Return the lines that a file gained between two reads of its end.
-
-    If the reads fit together in several ways, returns the fewest lines.
-    """
+    """Return the lines that a file gained between two reads of its end, as few as possible."""
     for start in range(len(before)):
         known = before[start:]
         if now[: len(known)] == known:

@@ -19,12 +19,10 @@ def given(environ: Mapping[str, str]) -> str:
 
 
 def current(environ: Mapping[str, str]) -> str:
-    """Return this user's name as an owner: $TRAINYARD_OWNER, else user@host."""
     return given(environ) or f"{getpass.getuser()}@{platform.node()}"
 
 
 def of_directory(environ: Mapping[str, str], state: Path) -> str:
-    """Return $TRAINYARD_OWNER, else this host's name and the parent directory of `state`."""
     return given(environ) or f"{socket.gethostname()}:{state.parent.absolute()}"
 
 

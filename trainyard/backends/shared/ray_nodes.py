@@ -1,4 +1,4 @@
-"""Ray nodes of any backend: their plans, Ray's settings, and the nodes that Ray calls alive."""
+"""Ray nodes of any backend: plans, Ray's settings, and the nodes that Ray calls alive."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _OF_RAY = ("resources", "labels", "ray_start")
 
 @dataclass(frozen=True)
 class Capacity:
-    """A machine's resources, which are the default size of its nodes; `memory` is in bytes."""
+    """A machine's resources, the default size of its nodes; `memory` is in bytes."""
 
     cpus: int
     memory: int
@@ -65,11 +65,10 @@ class Capacity:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """The desired state of a node. A node whose recorded plan equals this plan is left unchanged.
+    """The desired state of a node. A node is left unchanged if its recorded plan equals this plan.
 
-    `memory` and `object_store` are in bytes. `gpu_ids` are the real GPUs of the node; None if its
-    GPUs are simulated. `others` are settings that only one backend has, by their keys in the
-    cluster file.
+    `memory` and `object_store` are in bytes. `gpu_ids` are real GPUs; None if they are simulated.
+    `others` are settings that only one backend has, by their keys in the cluster file.
     """
 
     name: str
@@ -91,7 +90,7 @@ class NodePlan:
         return self.name == "head"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the plan for the record; variables become hashes, because they may be secrets."""
+        """Return the plan for the record, with hashes of variables: they may be secrets."""
         fields = asdict(self)
         others = fields.pop("others")
         # A node that an older Trainyard recorded without these keys must show no drift.
@@ -104,7 +103,7 @@ class NodePlan:
 
 
 def fingerprint(secret: str) -> str:
-    """Return a short hash, which shows that a secret changed without revealing the secret."""
+    """Return a short hash, which shows that a secret changed without revealing it."""
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
@@ -141,7 +140,7 @@ def node_plans(
 
 
 def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
-    """Return how a recorded plan differs from the desired plan: "cpus: 1 now, 2 desired"."""
+    """Return how a recorded plan differs from the desired one: "cpus: 1 now, 2 desired"."""
     old = _described(made)
     new = _described(desired)
     found = []
@@ -152,14 +151,14 @@ def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
 
 
 def object_store(memory: int) -> int:
-    """Return the size in bytes of Ray's object store on a node with `memory` bytes."""
+    """Return the bytes of Ray's object store on a node with `memory` bytes."""
     return max(SMALLEST_OBJECT_STORE, min(LARGEST_OBJECT_STORE, memory * 3 // 10))
 
 
 def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
-    """Return the sizes in bytes of a container's /dev/shm, and of Ray's object store in it.
+    """Return the bytes of a container's /dev/shm, and of Ray's object store in it.
 
-    The object store must be smaller than /dev/shm: otherwise Ray puts the store on the disk
+    The object store must be smaller: otherwise Ray puts the store on the disk
     (ray/_private/services.py).
     """
     if shm_size is None:
@@ -227,7 +226,7 @@ def client_port(head: Head) -> int:
 
 
 def own_arguments(parameters: Mapping[str, object]) -> list[str]:
-    """Return the arguments that the file adds to `ray start`; Ray uses the last of duplicates."""
+    """Return the file's own arguments of `ray start`; Ray uses the last of duplicates."""
     arguments = []
     for name, value in start_options(parameters).items():
         if value is None:
@@ -238,7 +237,7 @@ def own_arguments(parameters: Mapping[str, object]) -> list[str]:
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
-    """Return a node's environment variables for Ray, with those for token and dashboard."""
+    """Return a node's environment variables for Ray, token and dashboard."""
     auth = {"RAY_AUTH_MODE": "disabled"}
     if plan.auth == "token":
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
@@ -250,7 +249,7 @@ def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
 
 
 def settings() -> dict[str, str]:
-    """Return Ray's environment variables that every node of every backend gets."""
+    """Return Ray's environment variables for every node of every backend."""
     return {
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
@@ -291,7 +290,7 @@ def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:
 
 
 def cluster_state(nodes: Iterable[NodeState]) -> ClusterState:
-    """Return the state of a cluster from the states of its nodes; "absent" without nodes."""
+    """Return the cluster's state; "absent" without nodes."""
     states = set(nodes)
     if states <= {"absent"}:
         return "absent"
@@ -336,7 +335,7 @@ def _change(name: str, old: str | None, new: str | None) -> str:
 
 
 def _described(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return a recorded plan as readable texts by key; ints of 1 MiB or more count as sizes."""
+    """Return a recorded plan as texts by key; ints of 1 MiB or more count as sizes."""
     words = {}
     for name, value in plan.items():
         if isinstance(value, int) and value >= MEBIBYTE:

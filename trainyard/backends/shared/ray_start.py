@@ -21,7 +21,7 @@ _ALIKE = {
 
 
 def is_for_a_shell(value: object) -> bool:
-    """Say whether a value relies on a shell's expansion; Trainyard passes values without a shell."""
+    """Say whether a value needs a shell's expansion; Trainyard uses no shell."""
     return any(sign in str(value) for sign in "$`")
 
 
@@ -122,7 +122,7 @@ def resources(
 
 
 def _typed(value: object) -> object:
-    """Return a parameter's typed value: other tools write every value as text, and a flag as ""."""
+    """Return a typed value: other tools write every value as text, and a flag as ""."""
     text = str(value)
     if text in ("", "true", "True"):
         return True

@@ -1,4 +1,4 @@
-"""The record of a cluster, in files that only this user can read: backend, cluster file, token."""
+"""A cluster's record, in files that only this user can read: backend, cluster file, token."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make_token(path: Path) -> None:
 def forget_step(state: Path, *, title: str = "Remove the cluster's record") -> Step:
     """Return the step that deletes a cluster's record.
 
-    It must be the last step: after a `down` that was killed, the next `down` needs the record.
+    It must be the last step: after a killed `down`, the next `down` needs the record.
     """
 
     def done() -> Answer:
@@ -71,10 +71,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
-    """Write the record of a cluster: its backend, and `facts` that locate the cluster.
-
-    The record lets later commands find the cluster even if its file changed.
-    """
+    """Record the backend, and `facts` by which later commands find the cluster."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     state.chmod(0o700)
     write_private(state / _RECORD, json.dumps({"backend": backend, **facts}, indent=2))
@@ -87,7 +84,7 @@ def read_cluster(state: Path, backend: str) -> dict[str, Any] | None:
 
 
 def recorded_backend(state: Path) -> str | None:
-    """Return the name of the backend that made a cluster; None without a record.
+    """Return the backend that made a cluster; None without a record.
 
     Raises OutsideError if the record is damaged, or this version lacks the backend.
     """
@@ -129,7 +126,7 @@ def write_made_from(state: Path, file: Path, overrides: Sequence[str]) -> None:
 
 
 def made_from(state: Path) -> Path | None:
-    """Return the path of the file that the cluster was made from; None if not recorded."""
+    """Return the file that the cluster was made from."""
     found = read_json(state / _MADE_FROM)
     if found is None:
         return None
@@ -137,7 +134,7 @@ def made_from(state: Path) -> Path | None:
 
 
 def made_with(state: Path) -> tuple[str, ...] | None:
-    """Return the `--set` values that the cluster was made with; None if not recorded."""
+    """Return the `--set` values that the cluster was made with."""
     found = read_json(state / _MADE_FROM)
     if found is None:
         return None
@@ -145,7 +142,7 @@ def made_with(state: Path) -> tuple[str, ...] | None:
 
 
 def secret_token(secret: Mapping[str, Any]) -> str | None:
-    """Return the token in a Kubernetes Secret; None if the Secret has no readable token."""
+    """Return the token in a Kubernetes Secret; None if it is missing or unreadable."""
     written = (secret.get("data") or {}).get(TOKEN_KEY) or ""
     try:
         return base64.b64decode(written).decode().strip() or None

@@ -13,13 +13,13 @@ RECREATE = "--recreate"
 
 
 def of_head(error: RequestError, *, title: str) -> Step:
-    """Return the step that refuses to replace a running head, which would end all runs."""
+    """Refuse to replace a running head, which would end all runs."""
     detail = f"needs {RECREATE}, which ends everything on the cluster: {error.where}"
     return _step("replace-head", title, error, detail=detail, needs=RECREATE)
 
 
 def of_another_head(differences: str) -> Step:
-    """Return the refusal for a cluster file whose head differs from the running head."""
+    """Refuse a cluster file whose head differs from the running head."""
     error = RequestError(
         "the head in the cluster file is not the head that runs; replacing it ends everything on "
         "the cluster",

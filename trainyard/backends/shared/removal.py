@@ -17,7 +17,7 @@ def step(
     every: float = 0.2,
     disruptive: bool = False,
 ) -> Step:
-    """Return the step that removes what `listed` returns, and polls until nothing is left.
+    """Return the step that removes everything that `listed` returns, until nothing is left.
 
     `listed` is also called at once, for the step's title.
     """

@@ -29,7 +29,7 @@ from trainyard.wording import all_answer, counted, named
 
 # The result of NodePlan.recorded().
 Plan = Mapping[str, Any]
-# A head and two workers took 5 to 8 s on 2 idle cores. On a busy machine Ray may need several tries.
+# A head and two workers took 5 to 8 s on 2 idle cores. On a busy machine Ray may retry.
 READY_SECONDS = 300.0
 _REMOVE = "remove-nodes"
 _START = "start-nodes"
@@ -39,10 +39,10 @@ _START = "start-nodes"
 class ObservedNode:
     """A node that exists, and the plan that it was made from.
 
-    `identity` tells nodes of the same name apart. `runs`: the node's process or container is
-    running, or is being restarted. `has_run`: Ray may have run on the node. `started` and `made`
-    are in Unix seconds of the machine; a restart changes only `started`. `detail` describes a node
-    that is not simply running.
+    `identity` tells nodes of the same name apart. `runs`: the process or container is running, or
+    is being restarted. `has_run`: Ray may have run on the node. `started` and `made` are in Unix
+    seconds of the machine; a restart changes only `started`. `detail` describes a node that is not
+    simply running.
     """
 
     plan: Plan
@@ -58,7 +58,7 @@ class ObservedNode:
         return self.plan.get("gpu_ids", ()) is None
 
     def expected(self, name: str) -> ExpectedNode:
-        """Return the resources that a run may expect of this node."""
+        """Return the resources that a run may expect of the node."""
         plan = self.plan
         return ExpectedNode(
             name=name,
@@ -72,7 +72,7 @@ class ObservedNode:
 
 @dataclass(frozen=True)
 class Difference:
-    """The names of nodes to start (`missing`) and to remove (`surplus`) to match the file."""
+    """The nodes to start (`missing`) and to remove (`surplus`) to match the file."""
 
     missing: tuple[str, ...]
     surplus: tuple[str, ...]
@@ -92,12 +92,12 @@ class Machine(ABC):
 
     @property
     def tunnel(self) -> str | None:
-        """Return the host to which this process has a tunnel for `address()`; None without one."""
+        """Return the host to which this process has a tunnel for `address()`, if any."""
         return None
 
     @property
     def gcs(self) -> str | None:
-        """Return the address of Ray's GCS; None where programs of this machine cannot reach it."""
+        """Return the address of Ray's GCS, if programs of this machine can reach it."""
         return None
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Machine(ABC):
 
     @abstractmethod
     def end_reason(self, name: str) -> TrainyardError:
-        """Return the error for a node that ended by itself, from the last lines it printed."""
+        """Return the error for a node that ended by itself, with its last lines."""
 
     def made(self) -> float | None:
         head = self.nodes().get("head")
@@ -236,7 +236,7 @@ class Machine(ABC):
         )
 
     def endpoint(self) -> Endpoint:
-        """Return the endpoint of the cluster's dashboard. Raises NotReadyError if no head runs."""
+        """Return the dashboard's endpoint. Raises NotReadyError if no head runs."""
         nodes = self.nodes()
         address = self.address()
         if address is None:
@@ -292,7 +292,6 @@ class Machine(ABC):
         return NodeStatus(name, group, self.host, state, size.cpus, size.gpus, detail)
 
     def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
-        """Yield how existing nodes differ from the file."""
         if not nodes:
             return
         try:
@@ -389,10 +388,7 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
 
 
 def _refusal(machine: Machine) -> list[Step]:
-    """Return the step that refuses to replace a running head, which would end all runs.
-
-    Returns [] if the head stays, has never run Ray, or --recreate is given.
-    """
+    """Refuse to replace a head that may have runs, unless --recreate is given."""
     head = machine.nodes().get("head")
     desired = machine.desired()["head"]
     if head is None or head.plan == desired:
@@ -445,7 +441,7 @@ def _state(node: ObservedNode | None, *, is_declared: bool, answers: bool) -> No
 
 
 def ended(name: str, lines: Sequence[str], *, code: int | None = None) -> str:
-    """Return the message for a node that ended while it started; `lines` are its last output."""
+    """Return the message for a node that ended while it started; `lines`: its last output."""
     how = ""
     if code is not None:
         how = f" (exit code {code})"

@@ -1,4 +1,4 @@
-"""Another tool's document: keys are taken out one by one, then the rest is listed by path."""
+"""Another tool's document: keys are taken one by one, then the rest is listed by path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Taking:
         return None
 
     def see(self, *path: Step) -> Any:
-        """Return the value at a path; None if the value does not exist, or was taken."""
+        """Return the value at a path; None if it does not exist, or was taken."""
         found: Any = self._left
         for step in path:
             if isinstance(found, dict):
@@ -47,7 +47,7 @@ class Taking:
 
 
 def as_name(written: str) -> str:
-    """Return a valid name for a cluster or group, made from another tool's name."""
+    """Make a valid name of a cluster or group from another tool's name."""
     name = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-") or "ray"
     if not name[0].isalpha():
         name = f"ray-{name}"

@@ -21,8 +21,8 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec.image import ImageFile, LintSection
 
-# The expectations of an image without an image.yaml. The version of KubeRay that runs such an image
-# is unknown, so wget is not required.
+# The expectations of an image without an image.yaml. An unknown version of KubeRay may run it, so
+# wget is not required.
 OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
 
@@ -40,7 +40,7 @@ class LintReport:
         return tuple(finding for finding in self.findings if not finding.ok)
 
     def document(self) -> dict[str, Any]:
-        """Return the document for `image.lint --json`."""
+        """Return what `image.lint --json` prints."""
         return {
             "reference": self.reference,
             "ok": not self.failed,
@@ -51,7 +51,7 @@ class LintReport:
 
     @property
     def error(self) -> LintError | None:
-        """Return the error with all failed checks, None if every check is ok."""
+        """Return the error with all failed checks; None if there are none."""
         if not self.failed:
             return None
         number = f"{len(self.failed)} of {len(self.findings)} checks failed"
@@ -72,8 +72,7 @@ def check(
 ) -> LintReport:
     """Run all checks of an image on the engine.
 
-    `image` may add expectations in its image.yaml. Raises PrerequisiteError if the engine does not
-    have the image.
+    `image` may add expectations. Raises PrerequisiteError if the engine lacks the image.
     """
     began = time.monotonic()
     named = checks.reference(reference)
@@ -93,7 +92,7 @@ def check(
 
     file = image.file if image else OTHERS
     questions = questions_of(file.lint)
-    # The same image id is the same content, so its answers to the same questions can be cached.
+    # An image id names fixed content, so answers to the same questions can be cached.
     key = hashlib.sha256(json.dumps([facts.id, script(), *questions]).encode()).hexdigest()[:32]
     cache = paths.cache_home(engine.environ) / "lint" / f"{key}.json"
     kept = read_cache(cache)
@@ -112,7 +111,6 @@ def check(
 
 
 def read_cache(path: Path) -> Probed | None:
-    """Return the cached answers; None if there are none, or if the file is damaged."""
     try:
         return Probed(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):

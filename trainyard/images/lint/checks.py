@@ -17,7 +17,6 @@ from trainyard.versions import RAY
 
 # The size limit in bytes of an image without `max_size` in image.yaml.
 MAX_SIZE = 40 * GIB
-# The hint for an image of another platform, which may be right for other machines.
 _OTHER_MACHINE = (
     "If it is for other machines, push it without this check: trainyard image.push --skip-lint. "
     "To run it here, install QEMU (qemu-user-static, binfmt). To build it for this machine, leave "
@@ -49,7 +48,7 @@ Verdict = str | Wrong
 
 
 def reference(text: str) -> Finding:
-    """Check the image's name by the rules of registries, without asking one."""
+    """Check the image's name by the rules of registries; ask none."""
     try:
         check_image(text)
     except ValueError:
@@ -117,7 +116,7 @@ def _swallows(words: str, said: str) -> Wrong:
 def _no_jobs(inspection: Inspection) -> Finding | None:
     """Return the cause if Ray's Python cannot run jobs, else None.
 
-    All checks that need Ray depend on this one.
+    All checks that need Ray depend on this.
     """
     probed = inspection.probed
     user = inspection.user
@@ -156,7 +155,7 @@ def _no_jobs(inspection: Inspection) -> Finding | None:
     prefixes = {"python": probed.text("python.prefix"), "ray": probed.text("ray.python")}
     prefixes |= {lint.python: probed.text("asked.prefix")} if lint.python else {}
     if len(set(prefixes.values())) > 1 and all(prefixes.values()):
-        listed = ", ".join(f"{name} is of {prefix}" for name, prefix in prefixes.items())
+        listed = ", ".join(f"{name} belongs to {prefix}" for name, prefix in prefixes.items())
         return Finding("python", False, f"python on PATH is not Ray's: {listed}", _PATH_HINT)
     if reason := probed.failure("python.ended"):
         detail = f'`python -c "import ray"` fails as {user}: {reason}'
@@ -256,7 +255,7 @@ def _ray(inspection: Inspection) -> Verdict:
 def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Verdict]:
     """Return a check of all questions of one kind: modules, files, programs or commands.
 
-    If a question gets no answer, the message is its name followed by `missing`.
+    A question without an answer is reported as its name and `missing`.
     """
 
     def problem(inspection: Inspection, question: str) -> str:
@@ -333,7 +332,7 @@ def _size(inspection: Inspection) -> Verdict:
 
 
 def _history(inspection: Inspection) -> Verdict:
-    """Check for secrets in variables, labels and layers' commands, and for files with logins."""
+    """Check for secrets in variables, labels and layers' commands, and for login files."""
     image = inspection.image
     steps = inspection.history
     places = {
@@ -345,7 +344,7 @@ def _history(inspection: Inspection) -> Verdict:
 
     for step in steps:
         for secret in secrets.secrets_in_command(step.instruction):
-            # A variable or label with a secret appears in the history as well, but is listed once.
+            # The history also has the variables and labels, which are listed once.
             places.setdefault(secret, f"{secret} in `{secrets.masked(step.instruction)}`")
 
     files = [

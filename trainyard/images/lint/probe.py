@@ -92,8 +92,8 @@ def script() -> str:
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
     """Run the probe through the image's entry point, and return the answers.
 
-    If the entry point runs nothing, the probe is run again without it. Raises NotReadyError if the
-    probe takes longer than SECONDS, OutsideError if the probe ends early or the engine cannot run a
+    If the entry point runs nothing, the probe runs again without it. Raises NotReadyError if the
+    probe takes longer than SECONDS, OutsideError if it ends early or the engine cannot run a
     container.
     """
     probed = _run(engine, image, questions)
@@ -137,7 +137,7 @@ def _run(
 
 
 def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
-    """Return the answers in the probe's output, by question; other lines are ignored."""
+    """Return the answers in the probe's output, by question; skip other lines."""
     facts: dict[str, str] = {}
     for line in output.splitlines():
         if line.startswith(_MARK):

@@ -36,7 +36,7 @@ def secrets_in_environment(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def secrets_in_command(command: str) -> Iterator[str]:
-    """Yield names or kinds of likely secrets in a layer's command and its build arguments."""
+    """Yield names or kinds of likely secrets in a layer's command."""
     for name, value in _SETTING.findall(command):
         if SECRET_NAME.search(name.replace("-", "_")) and is_literal(value.strip("\"'")):
             yield name.lstrip("-")

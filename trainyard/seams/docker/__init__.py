@@ -1,1 +1,1 @@
-"""A Docker engine and the `docker` command: what Trainyard asks of them, and their errors."""
+"""A Docker engine, the `docker` command, and their errors."""

@@ -25,13 +25,13 @@ IGNORE_FILE = ".dockerignore"
 # Builders accept these build arguments without ARG, and keep them out of history and cache keys
 # ("Predefined ARGs" of the Dockerfile reference).
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
-# The limit for one Compose command. An engine on a busy machine is slow to make many containers.
+# The limit for one Compose command; a busy machine makes many containers slowly.
 COMPOSE_SECONDS = 600.0
 LAST_LINES = 5
 
 
 def require(engine: Engine, plugin: str, *, hint: str) -> None:
-    """Raise PrerequisiteError where the command lacks a plugin: buildx or compose."""
+    """Raise PrerequisiteError if `docker` lacks a plugin: buildx or compose."""
     ended = programs.run(["docker", plugin, "version"], env=engine.cli_environment(), seconds=30.0)
     if ended.code != 0:
         raise PrerequisiteError(
@@ -48,8 +48,8 @@ def build(
 ) -> Ended:
     """Build with BuildKit; the image gets its name only if the build succeeds.
 
-    `context` writes the build's files, Dockerfile included, as a tar stream. `on_line` is called
-    with every line of output.
+    `context` writes the build's files, Dockerfile included, as a tar stream. `on_line` gets each
+    line of output.
     """
     # Attestations next to the manifest would make the image depend on the builder.
     environment = {**engine.cli_environment(), "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
@@ -69,18 +69,16 @@ def build_command(
 ) -> list[str]:
     """Return the command that builds an image.
 
-    Proxy values are not in the command, because buildx reads them from its environment. `secrets`
-    maps names to files. Stages may mount the files by name, and the files do not get into the
-    image. `cached` is an image whose layers may be reused; None builds every layer.
+    It contains no proxy values: buildx reads them from its environment. `secrets` maps names to
+    files, which stages may mount by name; the files do not get into the image. `cached` is an image
+    whose layers may be reused; None builds every layer.
     """
-    # Only `default`, the builder inside the engine, can build on a base image that only the engine
-    # has.
+    # Only the engine's own builder, `default`, can use a base image that only the engine has.
     words = ["docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"]
     words += ["--tag", reference, "--network", network]
     if platform:
         words += ["--platform", platform]
-    # The image then records how each layer was made, so a machine that has the image need not
-    # rebuild the layers.
+    # The image then records how each layer was made, so a machine with the image rebuilds none.
     words += ["--cache-to", "type=inline"]
     if cached:
         words.append(f"--cache-from={cached}")
@@ -102,7 +100,7 @@ def build_command(
 def context_files(directory: Path) -> list[str]:
     """Return the paths below a directory that its .dockerignore does not exclude.
 
-    docker-py interprets .dockerignore; the file itself is left out.
+    The .dockerignore itself is left out.
     """
     ignore = directory / IGNORE_FILE
     if ignore.exists():
@@ -117,7 +115,7 @@ def context_files(directory: Path) -> list[str]:
 def compose(
     engine: Engine, project: str, document: str, *words: str, secrets: Mapping[str, str]
 ) -> None:
-    """Run a Compose command on a document from stdin, so that the document is on no disk.
+    """Run a Compose command on a document from stdin, so that it is on no disk.
 
     `secrets` are the values of variables in the document; only this command's environment has them.
     Raises OutsideError if the command fails.

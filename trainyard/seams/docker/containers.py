@@ -1,6 +1,6 @@
 """Containers, volumes and networks of a Docker engine: find, make and remove them.
 
-Everything that Trainyard makes carries labels. No other record exists that could go stale.
+Labels on the objects are the only record, so no record can be stale.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from trainyard.seams import addresses
 from trainyard.seams.docker.engine import Engine, refusals
 from trainyard.seams.programs import Ran
 
-# The label of a container that runs one command.
+# The label of a container for one command.
 ONCE = "io.trainyard.once"
-# Docker's default log driver, which keeps all that a container ever printed. Other drivers have
-# other options, and limits of their own.
+# Docker's default log driver, which keeps all output. Others have other options, and limits of
+# their own.
 _KEEPS_ALL = "json-file"
 LOG_LIMITS = {"max-size": "10m", "max-file": "3"}
-# No program gains rights by setuid, neither in this module's containers nor in nodes of `compose`.
+# For this module's containers and nodes of `compose`: no program gains rights by setuid.
 HARDENED = ("no-new-privileges:true",)
 # The exit code of a command that was killed because it ran for too long.
 KILLED = -9
@@ -46,10 +46,9 @@ class Port(NamedTuple):
 class Container:
     """A container as the engine describes it now.
 
-    `state` is the engine's word: created, running, restarting, exited, paused, removing or dead.
-    `health` is the result of the health check: starting, healthy or unhealthy; None without a
-    check. `image` is the reference with which the container was made. `created` and `started` (the
-    last start) are timestamps of the engine.
+    `state` is created, running, restarting, exited, paused, removing or dead. `health` is starting,
+    healthy or unhealthy; None without a health check. `image` is the reference with which the
+    container was made. `created` and `started` (the last start) are timestamps of the engine.
     """
 
     id: str
@@ -67,23 +66,20 @@ class Container:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A volume or a network: its name, and the labels that it was made with."""
+    """A volume or a network."""
 
     name: str
     labels: Mapping[str, str]
 
 
 def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
-    """Return the containers that carry every label ("key" or "key=value"), sorted by name.
-
-    Stopped containers are included.
-    """
+    """Return all containers, even stopped, with every label ("key" or "key=value"), by name."""
     containers = _listed(engine, all=True, filters={"label": list(labels)})
     return tuple(sorted(containers, key=lambda container: container.name))
 
 
 def port_holder(engine: Engine, address: str, port: int) -> str | None:
-    """Say what uses a port of the engine's host: a container or a program; None if nothing does.
+    """Name the container or program that uses a port of the engine's host; None for none.
 
     Programs are noticed only if this machine can connect to the address.
     """
@@ -100,10 +96,7 @@ def port_holder(engine: Engine, address: str, port: int) -> str | None:
 
 
 def container(engine: Engine, name: str) -> Container | None:
-    """Return the container of this name or id; None if it does not exist (any more).
-
-    Engine API, GET /containers/{id}/json.
-    """
+    """Return the container of this name or id (Engine API, GET /containers/{id}/json)."""
     with refusals(f"describe the container {name}"), suppress(NotFound):
         described = engine.api.inspect_container(name)
         state = described["State"]
@@ -134,7 +127,7 @@ def _ports(published: Mapping[str, Any]) -> tuple[Port, ...]:
 
 
 def bounded_log(engine: Engine) -> dict[str, Any]:
-    """Return log options that keep a container's last 30 MB; {} if the driver is not json-file."""
+    """Return log options that keep the last 30 MB; {} if the driver is not json-file."""
     driver = engine.info().get("LoggingDriver")
     if driver == _KEEPS_ALL:
         return {"driver": driver, "options": dict(LOG_LIMITS)}
@@ -160,10 +153,9 @@ class NewContainer:
 
 
 def create(engine: Engine, name: str, new: NewContainer) -> str:
-    """Make a container, but do not start it; return its id.
+    """Make a container of an image that the engine has; do not start it; return its id.
 
-    Once the container is started, Docker restarts it until it is stopped. The engine must have the
-    image.
+    Docker restarts a started container until it is stopped.
     """
     log_config = None
     log = bounded_log(engine)
@@ -198,28 +190,25 @@ def start(engine: Engine, name: str) -> None:
 
 
 def stop(engine: Engine, name: str) -> None:
-    """End a container's program: SIGTERM, after some seconds SIGKILL.
-
-    No change if the container has stopped or is gone.
-    """
+    """End a container by SIGTERM, after some seconds SIGKILL; no change if it is gone."""
     with refusals(f"stop the container {name}"), suppress(NotFound):
         engine.api.stop(name)
 
 
 def remove(engine: Engine, name: str) -> None:
-    """Remove a container, running or not, with its anonymous volumes; no change if it is gone."""
+    """Remove a container, even a running one, with its anonymous volumes; no change if gone."""
     with refusals(f"remove the container {name}"), suppress(NotFound):
         engine.api.remove_container(name, v=True, force=True)
 
 
 def put_files(engine: Engine, name: str, files: Mapping[str, bytes]) -> None:
-    """Put files into a container, running or not, at absolute paths; only root may read them."""
+    """Put files at absolute paths into a container, even a stopped one; only root may read them."""
     with refusals(f"put files into the container {name}"):
         engine.api.put_archive(name, "/", packed(files))
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """Pack files into a tar archive, in which each file has the mode 600."""
+    """Pack files into a tar archive, each with the mode 600."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for path, content in files.items():
@@ -231,10 +220,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def open_directory(engine: Engine, name: str, path: str) -> None:
-    """Let every user write to a directory in a container; the directory may be on a volume.
-
-    The container need not run.
-    """
+    """Let every user write to a container's directory; the container need not run."""
     member = tarfile.TarInfo(path.strip("/") + "/")
     member.type = tarfile.DIRTYPE
     member.mode = 0o1777
@@ -243,7 +229,7 @@ def open_directory(engine: Engine, name: str, path: str) -> None:
 
 
 def read_file(engine: Engine, name: str, path: str) -> bytes | None:
-    """Return the content of a container's file, or None if there is no such file or container."""
+    """Return the content of a file in a container; None without the file or container."""
     with refusals(f"read {path} of the container {name}"), suppress(NotFound):
         stream, _ = engine.api.get_archive(name, path)
         with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
@@ -269,11 +255,10 @@ def run_once(
     """Run a command in a new container of an image; an `entrypoint` replaces the image's own.
 
     The container is removed in any case, also on Ctrl-C. A command that still runs after `seconds`
-    is killed, and has the exit code KILLED. Raises OutsideError when the engine cannot start the
-    command, for instance because its program does not exist.
+    is killed, and has the exit code KILLED. Raises OutsideError if the engine cannot start the
+    command, for instance because the program does not exist.
     """
-    # Named here, so that the container can be removed even if Ctrl-C comes before the engine's
-    # answer.
+    # Named here, so that the container can be removed if Ctrl-C comes before the engine's answer.
     name = f"trainyard-once-{secrets.token_hex(6)}"
     api = engine.api
 
@@ -292,8 +277,8 @@ def run_once(
             api.start(name)
 
             code = KILLED
-            # urllib3 reports a time-out of a Unix socket as either of these. If the engine is gone
-            # instead, the next call fails.
+            # urllib3 reports a time-out of a Unix socket as either of these. If the engine is gone,
+            # the next call fails.
             with suppress(requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
                 code = int(api.wait(name, timeout=math.ceil(seconds))["StatusCode"])
 
@@ -306,7 +291,7 @@ def run_once(
 
 
 def volumes(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
-    """Return the volumes that carry every label ("key" or "key=value"), sorted by name."""
+    """Return the volumes with every label ("key" or "key=value"), by name."""
     with refusals("list volumes"):
         return _by_name(engine.api.volumes(filters={"label": list(labels)})["Volumes"] or ())
 
@@ -322,13 +307,12 @@ def remove_volume(engine: Engine, name: str) -> None:
 
 
 def networks(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
-    """Return the networks that carry every label ("key" or "key=value"), sorted by name."""
+    """Return the networks with every label ("key" or "key=value"), by name."""
     with refusals("list networks"):
         return _by_name(engine.api.networks(filters={"label": list(labels)}))
 
 
 def remove_network(engine: Engine, name: str) -> None:
-    """Remove a network that no container uses any more; no change if it is gone."""
     with refusals(f"remove the network {name}"), suppress(NotFound):
         engine.api.remove_network(name)
 

@@ -1,6 +1,6 @@
 """The daemon behind a local Docker socket: its arguments, settings and reload.
 
-The kernel says which process answers on the socket, so the daemon is not guessed by its name.
+The kernel says which process answers on the socket: no name is guessed.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ CERTIFICATES = Path("/etc/docker/certs.d")
 
 @dataclass(frozen=True)
 class Daemon:
-    """A running dockerd, and the arguments that it was started with."""
+    """A running dockerd, and the arguments of its command line."""
 
     pid: int
     arguments: Sequence[str]
 
     @property
     def settings(self) -> Path:
-        """Return the path of the daemon's settings, daemon.json, which need not exist."""
+        """Return the path of daemon.json, which need not exist."""
         flags = ArgumentParser(add_help=False, allow_abbrev=False)
         flags.add_argument("--config-file", default=SETTINGS)
         return Path(flags.parse_known_args(self.arguments)[0].config_file)
 
 
 def find(engine: Engine) -> Daemon | None:
-    """Return the daemon on the engine's socket; None unless it is a dockerd that root runs here."""
+    """Return the daemon on the engine's socket, if it is a dockerd that root runs here."""
     if sys.platform != "linux" or not engine.is_here:
         return None
 
@@ -61,10 +61,7 @@ def find(engine: Engine) -> Daemon | None:
 
 
 def reload(daemon: Daemon) -> None:
-    """Make a daemon read its settings again, as `systemctl reload docker` does.
-
-    Containers continue to run.
-    """
+    """Make a daemon read its settings again, as `systemctl reload docker`; containers still run."""
     try:
         os.kill(daemon.pid, signal.SIGHUP)
     except PermissionError as error:
@@ -72,7 +69,7 @@ def reload(daemon: Daemon) -> None:
 
 
 def _peer(path: str) -> int:
-    """Return the pid of a Unix socket's listener; 0 for a listener outside this container."""
+    """Return the pid of a Unix socket's listener, 0 if it is outside this container."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         # struct ucred of unix(7).
@@ -82,7 +79,7 @@ def _peer(path: str) -> int:
 
 
 def _daemon(process: psutil.Process) -> Daemon | None:
-    """Return a process as a Daemon; None unless it is root's dockerd, outside of containers."""
+    """Return a process as a Daemon, if it is root's dockerd and outside of containers."""
     program, *arguments = process.cmdline()
     if Path(program).name != "dockerd" or process.uids().real != 0:
         return None

@@ -1,8 +1,8 @@
 """One Docker engine: where it is, and the errors of every call to it.
 
-`docker` finds its engine by $DOCKER_HOST or by its current context (Docker Desktop, Colima and
-rootless engines use contexts); docker-py knows only the variable. Both must talk to the same
-engine, so this module finds the address for both.
+`docker` finds its engine by $DOCKER_HOST or its current context (Docker Desktop, Colima and
+rootless engines use contexts); docker-py knows only the variable. This module finds one address for
+both, so that they talk to the same engine.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ from trainyard.seams.forwarding import last_error
 from trainyard.seams.ssh import config, forward
 from trainyard.seams.ssh.connection import connect as reach
 
-# The command that Docker's own client runs on an SSH host (docker/cli, cli/connhelper). It finds
-# the engine as `docker` on that host does.
+# The command that Docker's own client runs on an SSH host (docker/cli, cli/connhelper).
 DIAL = ("docker", "system", "dial-stdio")
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
-# The limit for one answer, or for the wait between two parts of a stream. Pull, push and build take
-# longer in all, but keep sending parts.
+# The limit for one answer, or between two parts of a stream.
 ANSWER_SECONDS = 60
 
 
@@ -36,7 +34,7 @@ ANSWER_SECONDS = 60
 class Engine:
     """A connection to a Docker engine. `api` is docker-py's client, for modules of `seams` only.
 
-    `socket` is the address that programs use: with SSH, the local end of the SSH connection.
+    `socket` is the address for programs: with SSH, the local end of the connection.
     """
 
     address: str
@@ -50,7 +48,7 @@ class Engine:
 
     @property
     def host(self) -> str:
-        """Return the name of the engine's machine in messages: "here", or a host name."""
+        """Return the engine's machine for messages: "here", or a host name."""
         if self.is_here:
             return "here"
         return urlsplit(self.address).hostname or self.address
@@ -64,7 +62,6 @@ class Engine:
 
     @property
     def platform(self) -> str:
-        """Return the platform of the engine's machine, such as linux/amd64."""
         with refusals("describe itself"):
             version = self.api.version(api_version=False)
         return f"{version['Os']}/{version['Arch']}"
@@ -80,16 +77,16 @@ class Engine:
             return dict(self.api.info())
 
     def cli_environment(self) -> dict[str, str]:
-        """Return the environment for `docker` commands: the caller's, pinned to this engine."""
+        """Return the caller's environment for `docker` commands, pinned to this engine."""
         dropped = ("DOCKER_CONTEXT", "DOCKER_HOST", "COMPOSE_")
         kept = {key: value for key, value in self.environ.items() if not key.startswith(dropped)}
         return {**kept, "DOCKER_HOST": self.socket or self.address}
 
 
 def connect(environ: Mapping[str, str], address: str | None = None) -> Engine:
-    """Connect to the engine that a file names, or to the one that `docker` would use.
+    """Connect to the engine at `address`, by default to the one that `docker` would use.
 
-    Raises PrerequisiteError when no engine answers there.
+    Raises PrerequisiteError if no engine answers.
     """
     where = address or found_address(environ)
     if where.startswith("ssh://"):
@@ -98,8 +95,7 @@ def connect(environ: Mapping[str, str], address: str | None = None) -> Engine:
         socket = where
 
     try:
-        # version="auto" asks the engine, so a silent engine is noticed here, and not in the middle
-        # of a command.
+        # version="auto" asks the engine, so a silent engine is noticed before any change.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
         why = last_error(socket.removeprefix("unix://")) or str(error)
@@ -109,7 +105,7 @@ def connect(environ: Mapping[str, str], address: str | None = None) -> Engine:
 
 
 def found_address(environ: Mapping[str, str]) -> str:
-    """Return the address of the engine that the command `docker` talks to."""
+    """Return the address of the engine that `docker` would use."""
     if environ.get("DOCKER_HOST"):
         return environ["DOCKER_HOST"]
     try:
@@ -141,7 +137,7 @@ def unreachable(address: str, why: str) -> PrerequisiteError:
 
 @contextmanager
 def refusals(doing: str) -> Iterator[None]:
-    """Turn docker-py's exceptions into OutsideErrors: "Docker refused to DOING", and why."""
+    """Turn docker-py's exceptions into OutsideErrors: "Docker refused to DOING"."""
     try:
         yield
     except (DockerException, requests.RequestException) as error:

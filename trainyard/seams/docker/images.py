@@ -14,12 +14,11 @@ from trainyard.seams.docker.containers import packed
 from trainyard.seams.docker.engine import Engine, refusals
 
 HUB = "docker.io"
-# Labels of every image that Trainyard builds: the image's name, and the hash of its sources, which
-# is also its tag.
+# Labels of every image that Trainyard builds: its name, and the hash of its sources, also its tag.
 IMAGE_LABEL = "io.trainyard.image"
 CONTENT_LABEL = "io.trainyard.content"
 OCI = "org.opencontainers.image"
-# The only content of the image that is sent through a registry to test it.
+# The content of the image that tests a registry.
 TINY = b"Trainyard pulled this to prove that Docker here can.\n"
 
 
@@ -52,7 +51,6 @@ class ImageFacts:
         return self.labels.get(CONTENT_LABEL)
 
     def digest_in(self, repository: str) -> str | None:
-        """Return the image's digest in a repository; None if the engine knows none."""
         for reference in self.digests:
             name, _, digest = reference.partition("@")
             if _familiar(name) == _familiar(repository):
@@ -62,21 +60,21 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class MadeBy:
-    """An instruction of the Dockerfiles that made an image, and its layer's size in bytes."""
+    """An instruction of a Dockerfile that made an image; `size` is its layer's, in bytes."""
 
     instruction: str
     size: int = 0
 
 
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
-    """Return the facts of an image (by name, digest or id); None if the engine does not have it."""
+    """Return the facts of an image (name, digest or id); None if the engine lacks it."""
     with refusals(f"inspect the image {reference}"), suppress(ImageNotFound):
         return facts(engine.api.inspect_image(reference))  # type: ignore[no-untyped-call]
     return None
 
 
 def facts(described: Mapping[str, Any]) -> ImageFacts:
-    """Return the facts in an answer of the engine (Engine API, GET /images/{name}/json)."""
+    """Read the facts in an answer of the Engine API, GET /images/{name}/json."""
     config = described.get("Config") or {}
     entrypoint = None
     if config.get("Entrypoint"):
@@ -129,26 +127,20 @@ def remove(engine: Engine, reference: str) -> None:
 
 
 def make_tiny(engine: Engine, reference: str) -> None:
-    """Make an image of a few bytes, to test a registry with.
-
-    `reference` must have a tag.
-    """
+    """Make an image of a few bytes, to test a registry; `reference` must have a tag."""
     repository, name = split_tag(reference)
     with refusals(f"make the image {reference}"):
         engine.api.import_image_from_data(packed({"README": TINY}), repository=repository, tag=name)
 
 
 def split_tag(reference: str) -> tuple[str, str]:
-    """Return a reference's repository, and its tag or digest; "latest" if it has neither."""
+    """Split a reference into repository, and tag or digest (default: "latest")."""
     repository, tag = parse_repository_tag(reference)
     return str(repository), str(tag or "latest")
 
 
 def registry_of(reference: str) -> str:
-    """Return a reference's registry, by Docker's rule.
-
-    A registry's host has a dot or a port, or is localhost.
-    """
+    """Return a reference's registry: the first part, if it has a dot or port, or is localhost."""
     first, slash, _ = reference.partition("/")
     if slash and (any(mark in first for mark in ".:") or first == "localhost"):
         return first
@@ -156,5 +148,5 @@ def registry_of(reference: str) -> str:
 
 
 def _familiar(repository: str) -> str:
-    """Return a repository as Docker writes it: docker.io/library/debian is debian."""
+    """Shorten a repository as Docker does: docker.io/library/debian is debian."""
     return repository.removeprefix(f"{HUB}/").removeprefix("library/")

@@ -17,8 +17,8 @@ from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import MissingError, RegistryError, refused
 
 CONNECT_SECONDS = 10.0
-# The longest silence in a push. Docker reports progress while it sends a layer. If it then reports
-# nothing for longer than this, the registry is stuck.
+# The longest silence in a push. Docker reports progress while it sends a layer, so a longer silence
+# means that the registry is stuck.
 SILENCE_SECONDS = 300.0
 MB = 1_000_000
 # Docker's states of a layer that needs nothing more (docker/distribution, pull and push).
@@ -36,11 +36,11 @@ def push(
     on_retry: Callable[[], None] = lambda: None,
     on_sent: Callable[[str], None] = lambda layer: None,
 ) -> None:
-    """Push REGISTRY/NAME:TAG, which the engine must have.
+    """Push REGISTRY/NAME:TAG, which the engine must have. Raises RegistryError.
 
-    `on_retry` is called when Docker will try a layer again. Docker does so for up to a minute,
-    and does not say why. If `on_retry` raises, the push ends. `on_sent` gets the short id of each layer
-    that was sent. Raises RegistryError.
+    `on_retry` is called when Docker retries a layer, which it does for up to a minute without
+    saying why. If `on_retry` raises, the push ends. `on_sent` gets the short id of each layer that
+    was sent.
     """
 
     tally = LayerTally(on_progress)
@@ -68,10 +68,10 @@ def pull(
     platform: str | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Fetch an image from its registry. Raises the RegistryError that names the cause."""
+    """Fetch an image from its registry. Raises RegistryError."""
     repository, tag = split_tag(reference)
     parameters = {"fromImage": repository, "tag": tag, "platform": platform}
-    # No limit for silence: engines with containerd's image store report nothing while they unpack.
+    # No limit for silence: with containerd's image store, engines unpack without a report.
     watch = LayerTally(on_progress).count
     _transfer(
         engine, reference, login, f"pull {reference}", "create", parameters, watch, silence=None
@@ -101,7 +101,7 @@ class _Bytes(NamedTuple):
 
 
 class LayerTally:
-    """Sums up the layers and bytes of one pull or push, since Docker reports each layer alone."""
+    """Sums up the layers and bytes of a pull or push; Docker reports each layer alone."""
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
@@ -135,8 +135,8 @@ class LayerTally:
         if total < 1:
             self._on_progress(layers)
         elif self._is_push:
-            # Docker counts bytes before compression, and learns a layer's size only when it begins
-            # to send the layer, so a total would keep growing.
+            # Docker counts bytes before compression, and learns a layer's size only when it sends
+            # the layer, so a total would keep growing.
             self._on_progress(f"{layers}, {moved:.0f} MB before compression")
         else:
             self._on_progress(f"{layers}, {moved:.0f} of {total:.0f} MB")
@@ -153,10 +153,10 @@ def _transfer(
     *,
     silence: float | None,
 ) -> None:
-    """Push or pull; call `on_entry` with each engine report, and end if `on_entry` raises."""
+    """Push or pull; call `on_entry` with each report, and end if it raises."""
     credentials = json.dumps(_credentials(reference, login)).encode()
     try:
-        # docker-py's own push and pull cannot be ended, because they hide the connection.
+        # docker-py's own push and pull hide the connection, so they cannot be ended.
         with engine.api.post(
             f"{engine.api.base_url}/v{engine.api.api_version}/images/{path}",
             params=parameters,

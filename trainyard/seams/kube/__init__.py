@@ -1,1 +1,1 @@
-"""The Kubernetes API: objects, permissions, logs, and ports of pods."""
+"""The Kubernetes API: objects, rights, logs, and ports of pods."""

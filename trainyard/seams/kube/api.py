@@ -1,4 +1,4 @@
-"""The Kubernetes API: objects by kind and name, and what pods print."""
+"""The Kubernetes API: objects by kind and name, rights, and logs of pods."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FIELD_MANAGER = "trainyard"
 class Kube:
     """One Kubernetes cluster as one user sees it; threads may share it.
 
-    Every call has a deadline. A call raises ApiUnreachableError if no answer comes, ForbiddenError
-    if the user lacks the right, PrerequisiteError if the login is refused, and KubeError for any
+    Every call has a deadline. It raises ApiUnreachableError if no answer comes, ForbiddenError if
+    the user lacks the right, PrerequisiteError if the login is rejected, and KubeError for any
     other rejection. A missing object is no error for `get`, `list`, `delete`, `serves` and `logs`.
     """
 
@@ -54,7 +54,7 @@ class Kube:
         return items
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
-        """Make an object. Raises ConflictError if the object exists."""
+        """Make an object. Raises ConflictError if it exists."""
         return self.transport.send(
             "POST",
             kind.path(namespace),
@@ -64,10 +64,10 @@ class Kube:
     def apply(
         self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False
     ) -> Object:
-        """Set an object's fields to those of `body`, and return the object; other fields stay.
+        """Set an object's fields to those of `body` (server-side apply); return the object.
 
-        This is server-side apply. With `dry_run` the API checks and completes the object, but does
-        not store it.
+        Other fields stay. With `dry_run`, the API checks and completes the object, but does not
+        store it.
         """
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
         if dry_run:
@@ -103,8 +103,8 @@ class Kube:
     ) -> bool:
         """Ask for the removal of an object; False if it does not exist, or has another `uid`.
 
-        The removal may take time: the object is gone when `get` returns None. `with_owned` keeps
-        the object until all objects that it owns are gone.
+        The object is gone when `get` returns None, which may take time; with `with_owned`, only
+        after all objects that it owns.
         """
         policy = "Foreground" if with_owned else "Background"
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
@@ -118,7 +118,7 @@ class Kube:
         return response.status < 400
 
     def answers(self) -> bool:
-        """Say whether the server answers at all, even with an error."""
+        """Say whether the server answers, even with an error."""
         try:
             self.transport.send("GET", "/version")
         except TrainyardError as error:
@@ -126,7 +126,7 @@ class Kube:
         return True
 
     def may(self, right: Right, *, namespace: str) -> bool:
-        """Ask Kubernetes whether this user has a right in a namespace (SelfSubjectAccessReview)."""
+        """Ask whether this user has a right in a namespace (SelfSubjectAccessReview)."""
         resource, _, part = right.resource.partition("/")
         attributes = {
             "namespace": namespace,
@@ -149,7 +149,7 @@ class Kube:
     def logs(
         self, pod: str, *, namespace: str, container: str, lines: int, previous: bool = False
     ) -> str:
-        """Return the last lines of a container, or of its `previous` run before it restarted.
+        """Return a container's last lines, or those of the run before its last restart.
 
         Returns "" if that run, or the pod, does not exist.
         """
@@ -166,9 +166,9 @@ class Kube:
 
 @cache
 def connect(access: Access) -> Kube:
-    """Return the cluster of a context; no request is sent yet.
+    """Return the cluster of a context; send no request yet.
 
-    The same context gives the same object, so that a process logs in once. A login program may take
+    The same context gives the same object, so that a process logs in once: a login program may take
     seconds, or prompt the user.
     """
     return Kube(access)

@@ -2,8 +2,8 @@
 
 If several files set a value, the first one wins
 (kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig). The `kubernetes`
-library reads the files again to log in. The library would take the current context of the last
-file, so this module chooses the context and passes its name.
+library reads the files again to log in, but would take the last file's current context. So this
+module chooses the context and passes its name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def access(
     """Return a context, by default the current one.
 
     Without `kubeconfig`, the files of $KUBECONFIG are read, else ~/.kube/config. Raises
-    PrerequisiteError if there is no such file, or no such context in it.
+    PrerequisiteError without such a file or context, or if the context cannot be used.
     """
     listed = _files(environ, kubeconfig, relative_to)
     files = tuple(file for file in listed if file.is_file())
@@ -98,8 +98,7 @@ def _access(files: tuple[Path, ...], context: str | None) -> Access:
 
     chosen = contexts[name]
     user = str(chosen.get("user") or "")
-    # The library cannot impersonate, and would silently act with all the rights of the user
-    # instead.
+    # The library cannot impersonate: it would silently act with all rights of the user.
     if any(key.split("-")[0] == "as" for key in users.get(user, {})):
         raise PrerequisiteError(
             f"user {user} of the kubeconfig acts as another user (`as`), which Trainyard does not support",
@@ -138,7 +137,7 @@ def _parse(file: Path) -> Mapping[str, Any]:
             f"the kubeconfig cannot be read: {error.strerror}", where=str(file)
         ) from error
     except (yaml.YAMLError, ValueError):
-        # The error's own text quotes the line, which may hold a key.
+        # The error's text quotes the line, which may hold a key.
         raise _broken((file,), "it is not YAML, or it is empty") from None
 
 

@@ -18,7 +18,7 @@ class KubeError(OutsideError):
 
 
 class ApiUnreachableError(KubeError):
-    """No answer comes, the connection broke, or the API server cannot answer yet."""
+    """No answer came, the connection broke, or the API server cannot answer now."""
 
 
 class InvalidError(KubeError):
@@ -26,7 +26,7 @@ class InvalidError(KubeError):
 
 
 class ConflictError(KubeError):
-    """Another user or program changed or made the object meanwhile."""
+    """The object exists, or was changed meanwhile."""
 
 
 class ForbiddenError(PrerequisiteError):
@@ -36,7 +36,7 @@ class ForbiddenError(PrerequisiteError):
 _REPEAT = "Repeat the command."
 _BUSY = ("429", "502", "503", "504")
 # Patterns are searched in the message of the API's answer. `reasons` are HTTP statuses, or
-# "foreign" for an answer that does not come from a Kubernetes API.
+# "foreign" for an answer of another server.
 RULES = (
     Rule(
         "",
@@ -110,7 +110,7 @@ def refused(status: int, body: bytes, request: str, access: Access) -> Trainyard
 
 
 def unreachable(error: Exception, access: Access) -> TrainyardError:
-    """Return the error of a server that does not answer, or that cannot be trusted."""
+    """Return the error of a server that does not answer or cannot be trusted."""
     deepest: BaseException = error
     while deepest.__cause__ or deepest.__context__:
         deepest = deepest.__cause__ or deepest.__context__ or deepest
@@ -136,7 +136,7 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
 
 
 def _message(body: bytes) -> str | None:
-    """Return the message in the API's own description of an error (meta/v1 Status), if any."""
+    """Return the message of the API's own error (meta/v1 Status); None for any other body."""
     try:
         document = json.loads(body)
     except ValueError:

@@ -1,11 +1,11 @@
 """Ports of this machine that forward to pods while this process lives.
 
-Each connection to such a port looks up its pod, and opens its own connection to the pod. Only open
-connections break when a pod is replaced, the API server restarts or a proxy closes an idle
+Each connection to such a port looks up its pod, and opens its own connection to the pod. So only
+open connections break when a pod is replaced, the API server restarts or a proxy closes an idle
 connection.
 
 A connection to a pod is a websocket with the login and TLS context of all other requests.
-`kubernetes.stream` is not used, because it has no timeout and makes a TLS context of its own.
+`kubernetes.stream` has no timeout and makes its own TLS context.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def forward(
 ) -> int:
     """Return a port of 127.0.0.1 that forwards to a port of a pod.
 
-    `find` returns the pod's name for each connection, or None if no such pod runs. `what` names the
+    `find` returns the pod's name for each connection; None if no such pod runs. `what` names the
     pod in messages. Calls with the same cluster, namespace, `what` and `port` return the same port.
     """
 
@@ -57,7 +57,7 @@ def forward(
                 return f"{what} does not listen on port {port}"
             return complaint
         except (OSError, WebSocketException):
-            # No error to report: the client sees that its connection ended.
+            # The client sees that its connection ended.
             return ""
         finally:
             with suppress(Exception):
@@ -98,8 +98,8 @@ def _connect(transport: Transport, path: str, port: int) -> Any:
 def _relay(local: socket.socket, stream: Any) -> str:
     """Pass bytes both ways until one side ends; return the kubelet's complaint, "" for none.
 
-    One thread serves both directions, because two threads must not use one TLS connection. If one
-    side does not accept its bytes, both directions wait, so that memory does not fill.
+    One thread serves both directions, because two must not use one TLS connection. If one side does
+    not accept its bytes, both directions wait, so that memory does not fill.
     """
     local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.settimeout(None)
@@ -120,7 +120,7 @@ def _relay(local: socket.socket, stream: Any) -> str:
         if local.fileno() in ready:
             content = local.recv(PART)
             if not content:
-                # The protocol cannot end one direction alone, so the end of one ends both.
+                # The protocol cannot end one direction alone.
                 return ""
             stream.send_binary(bytes([DATA]) + content)
 
@@ -151,7 +151,7 @@ def _message(stream: Any) -> tuple[int | None, bytes]:
 
 
 def _proxy(session: Session) -> dict[str, object]:
-    """Return websocket-client's options for the proxy that the `kubernetes` library chose.
+    """Return websocket-client's options for the `kubernetes` library's proxy.
 
     By itself, websocket-client would choose a proxy by other rules.
     """

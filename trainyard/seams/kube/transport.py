@@ -1,4 +1,4 @@
-"""HTTP to one Kubernetes API server: logged in by the `kubernetes` library, with a deadline."""
+"""HTTP to a Kubernetes API server: logged in by the `kubernetes` library, with deadlines."""
 
 from __future__ import annotations
 
@@ -22,22 +22,20 @@ from trainyard.seams.kube.types import Object
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
-# Admission webhooks may take this long (admissionregistration/v1, timeoutSeconds), and CRDs are
-# megabytes.
+# Admission webhooks may take this long (admissionregistration/v1, timeoutSeconds); CRDs are big.
 CHANGE_SECONDS = 30.0
-# A list of 500 pods has about 10 MiB. An answer above this limit is cut off, and then rejected as
-# invalid JSON.
+# A list of 500 pods has about 10 MiB. A larger answer is cut off here, and rejected as invalid
+# JSON.
 ANSWER_LIMIT = 256 * 1024 * 1024
 # The most times that a request is sent while the API server answers 429 and asks for a pause.
 TRIES = 4
-# The library's modules import each other. If two threads imported it at once, one would find it
-# half imported.
+# The library's modules import each other: two threads that import them would find some incomplete.
 _importing = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Session:
-    """A login: the library's client and configuration, and the TLS context of every connection."""
+    """A login: the library's client and configuration, the TLS context of all connections."""
 
     client: Any
     configuration: Any
@@ -82,8 +80,7 @@ class Transport:
     ) -> Response:
         """Return the server's answer; the statuses in `accept` count as success, like 2xx.
 
-        After a 401, log in again and repeat the request once. Raises KubeError,
-        PrerequisiteError.
+        After a 401, log in again and repeat the request once. Raises KubeError, PrerequisiteError.
         """
         url = f"{self.access.server}{path}"
         if params:
@@ -106,7 +103,7 @@ class Transport:
     def authorization(self, session: Session) -> dict[str, str]:
         """Return the header with the user's token; {} for a user with a certificate."""
         with self._lock:
-            # The library runs a login program again when its token is about to expire.
+            # The library runs a login program again before its token expires.
             token = session.configuration.get_api_key_with_prefix("BearerToken")
         return {"authorization": token} if token else {}
 
@@ -179,7 +176,7 @@ def _log_in(access: Access) -> Session:
 
 @contextlib.contextmanager
 def _failed_logins() -> Iterator[list[str]]:
-    """Yield a list that collects the library's messages about a login that fails.
+    """Yield a list that collects the library's messages about a failed login.
 
     The library only logs them, and continues without a login.
     """
@@ -203,8 +200,8 @@ def _configuration(access: Access) -> Any:
     from urllib3 import Retry
 
     configuration = Configuration()
-    # The library writes keys into files for as long as this process lives. XDG_RUNTIME_DIR is in
-    # memory, and only its user can read it.
+    # While this process lives, the library keeps keys in files. XDG_RUNTIME_DIR is in memory, and
+    # only its user can read it.
     private: str | None = os.environ.get("XDG_RUNTIME_DIR")
     if not private or not os.access(private, os.W_OK):
         private = None
@@ -221,8 +218,8 @@ def _configuration(access: Access) -> Any:
         raise ValueError("; ".join(failed))
 
     if urlsplit(access.server).hostname in ("127.0.0.1", "::1", "localhost"):
-        # As in kubectl, loopback needs no proxy. The library would use the environment's proxy,
-        # which would connect to the proxy's own loopback.
+        # As in kubectl, loopback needs no proxy. The library would use the environment's, which
+        # would connect to its own loopback.
         configuration.proxy = None
 
     configuration.retries = Retry(
@@ -244,7 +241,7 @@ class _Shared(ssl.SSLContext):
     """A TLS context that threads may share, because its ALPN protocols never change.
 
     urllib3 sets the ALPN protocols before each connection. If another thread connects just then,
-    OpenSSL sends freed memory, and the server refuses the handshake with TLSV1_ALERT_DECODE_ERROR
+    OpenSSL sends freed memory, and the server rejects the handshake with TLSV1_ALERT_DECODE_ERROR
     or worse (python/cpython issue 141012).
     """
 
@@ -257,7 +254,7 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 
     Raises OSError if one of these files cannot be used.
     """
-    # Not ssl.create_default_context: since Python 3.13 it refuses the CAs that Kubernetes makes
+    # Not ssl.create_default_context: since Python 3.13 it rejects Kubernetes' own CAs
     # (VERIFY_X509_STRICT; canonical/microk8s#4864).
     tls = _Shared(ssl.PROTOCOL_TLS_CLIENT)
     if not configuration.verify_ssl:
@@ -268,7 +265,6 @@ def _tls(configuration: Any) -> ssl.SSLContext:
     else:
         tls.load_default_certs()
     if configuration.cert_file:
-        # The empty password makes an encrypted key an error; without it, OpenSSL would ask for the
-        # password on the terminal.
+        # Without the empty password, OpenSSL would prompt for an encrypted key's password.
         tls.load_cert_chain(configuration.cert_file, configuration.key_file, password="")
     return tls

@@ -11,10 +11,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of objects.
-
-    `api` is the group and version ("v1", "ray.io/v1"), `plural` the name in URLs.
-    """
+    """A kind of objects: its group and version ("v1", "ray.io/v1"), and its name in URLs."""
 
     api: str
     plural: str
@@ -32,10 +29,9 @@ class Kind:
         return f"/api/{self.api}"
 
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
-        """Return the URL's path of an object, of a part of it (`log`), or of the whole kind.
+        """Return the URL's path of an object, of its `part` ("log"), or of the whole kind.
 
-        Without a namespace, the path covers all namespaces. Cluster-scoped kinds ignore the
-        namespace.
+        Without a namespace, the path covers all namespaces. Cluster-scoped kinds ignore it.
         """
         path = self.root
         if self.namespaced and namespace:
@@ -58,7 +54,7 @@ class Right:
 
 
 def quantity(text: str) -> float:
-    """Return a Kubernetes quantity as a number: `500m` is 0.5, `2Gi` 2147483648."""
+    """Read a Kubernetes quantity: `500m` is 0.5, `2Gi` 2147483648."""
     from kubernetes.utils import parse_quantity
 
     return float(parse_quantity(text))

@@ -1,7 +1,7 @@
 """A container registry's API: manifests, repositories, tags.
 
-Docker pushes and pulls images. This module then asks the registry itself for its content (OCI
-distribution specification 1.1).
+Docker pushes and pulls images; this module asks the registry for its content (OCI distribution
+specification 1.1).
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 PAGE = 500
 TRIAL_BYTES = 1024 * 1024
-# Statuses that no registry gives for GET /v2/, which every registry has (OCI distribution
-# specification, "end-1").
+# No registry gives these statuses for GET /v2/ (OCI distribution specification, "end-1").
 NO_REGISTRY = (404, 405, 501)
-# Docker Hub's API has another host name than references to its images (distribution/reference,
-# Docker's RegistryInfo).
+# Docker Hub's API has another host name than its references (distribution/reference, Docker's
+# RegistryInfo).
 API_HOSTS = {"docker.io": "registry-1.docker.io"}
 # Docker's own media types and OCI's are similar enough for one reader (OCI image specification
 # 1.1).
@@ -44,7 +43,7 @@ MEDIA_TYPES = (
 
 
 class Blob(NamedTuple):
-    """A part of an image, by digest: its config, or a layer; `size` is in bytes, compressed."""
+    """A part of an image: its config, or a layer; `size` is in bytes, compressed."""
 
     digest: str
     size: int
@@ -54,8 +53,8 @@ class Blob(NamedTuple):
 class Manifest:
     """A manifest as the registry gave it.
 
-    The index of a multi-platform image has neither config nor layers, but `platforms`: the digests
-    of the platforms' manifests.
+    The index of a multi-platform image has no config or layers, but `platforms`: the digests of the
+    platforms' manifests.
     """
 
     digest: str
@@ -89,8 +88,7 @@ class RegistryApi:
         scheme = "https"
         if insecure:
             scheme = "http"
-            # Without TLS the registry has no CA. Its token server may be another host with TLS,
-            # which the usual CAs verify.
+            # Only its token server may have TLS, which the usual CAs verify.
             ca_file = None
         self._http = httpx.Client(
             base_url=f"{scheme}://{API_HOSTS.get(address, address)}/v2/",
@@ -120,7 +118,7 @@ class RegistryApi:
     def manifest(self, name: str, reference: str) -> Manifest | None:
         """Return the manifest of a tag or digest, or None if the registry has none.
 
-        Raises DamagedError when the manifest's bytes do not match its digest.
+        Raises DamagedError if the manifest is malformed, or does not match its digest.
         """
         doing = f"read the manifest {name}:{reference}"
         headers = {"Accept": ", ".join(MEDIA_TYPES)}
@@ -144,11 +142,11 @@ class RegistryApi:
         return manifest
 
     def repositories(self) -> Iterator[str]:
-        """Yield every repository's name; a registry may refuse to list them (ECR, Docker Hub)."""
+        """Yield every repository's name; some registries refuse (ECR, Docker Hub)."""
         return self._listed("_catalog", "repositories", doing="list the repositories")
 
     def tags(self, name: str) -> tuple[str, ...]:
-        """Return a repository's tags; none if there is no such repository."""
+        """Return a repository's tags; none without the repository."""
         return tuple(self._listed(f"{name}/tags/list", "tags", doing=f"list the tags of {name}"))
 
     def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
@@ -159,7 +157,7 @@ class RegistryApi:
         )
 
     def try_upload(self, name: str) -> None:
-        """Upload some bytes and cancel, to learn why a push fails; Docker hides the reason.
+        """Upload some bytes and cancel, to learn why a push fails, which Docker hides.
 
         Raises RegistryError with the registry's reason, such as a full disk.
         """
@@ -174,7 +172,7 @@ class RegistryApi:
                 self._send("DELETE", upload, doing=doing)
 
     def _listed(self, path: str, key: str, *, doing: str) -> Iterator[str]:
-        """Yield the names from all pages of an answer, by their Link headers (RFC 5988)."""
+        """Yield the names of all pages, which have Link headers (RFC 5988)."""
         url: str | httpx.URL | None = f"{path}?n={PAGE}"
         while url is not None:
             answer = self._send("GET", url, doing=doing, accept=(404,))
@@ -222,9 +220,9 @@ def digest_of(content: bytes) -> str:
 
 
 def read_manifest(content: bytes, media_type: str) -> Manifest:
-    """Return the manifest in these bytes; its digest is computed, never taken from a header.
+    """Read a manifest; its digest is computed, never taken from a header.
 
-    Raises ValueError, KeyError or TypeError for bytes that are no manifest.
+    Raises ValueError, KeyError or TypeError for other bytes.
     """
     document = dict(json.loads(content))
     if document["schemaVersion"] != 2:
@@ -242,11 +240,11 @@ def read_manifest(content: bytes, media_type: str) -> Manifest:
 def trusting(ca_file: Path | None) -> ssl.SSLContext:
     """Return the context that checks a registry's certificate.
 
-    Raises PrerequisiteError for a CA that cannot be read.
+    Raises PrerequisiteError for an unreadable CA.
     """
     if ca_file is None:
-        # Some systems keep no CAs where OpenSSL looks for them, so certifi's are loaded, too. The
-        # system's store may have a company's CA.
+        # The system's store may have a company's CA, but some systems keep none where OpenSSL
+        # looks, so certifi's are loaded, too.
         context = httpx.create_ssl_context()
         context.load_default_certs()
         return context

@@ -20,7 +20,7 @@ CLIENT = "trainyard"
 
 @dataclass(frozen=True)
 class Login:
-    """A login to a registry, and its source; its repr() leaves out the secrets."""
+    """A login to a registry; `source` is where it was found. repr() leaves out the secrets."""
 
     source: str
     username: str = ""
@@ -41,7 +41,7 @@ class Login:
 
 
 class ChallengeAuth(httpx.Auth):
-    """Answers one 401 per request; an accepted login is kept until the registry refuses it."""
+    """Answers one 401 per request; keeps an accepted login until the registry rejects it."""
 
     requires_response_body = True
 
@@ -50,7 +50,7 @@ class ChallengeAuth(httpx.Auth):
         self._accepted: dict[str, str] = {}
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send the request, and repeat it with a login if the registry asks for one."""
+        """Send the request, again with a login if the registry asks for one."""
         # A token is valid for one repository.
         repository = re.sub(r"^/v2/|/(manifests|blobs|tags)/.*$", "", request.url.path)
         if repository in self._accepted:
@@ -76,7 +76,7 @@ class ChallengeAuth(httpx.Auth):
             yield request
 
     def _token_request(self, parameters: dict[str, str], registry: httpx.URL) -> httpx.Request:
-        """Return the request for a token: anonymous, with a password, or with an identity token."""
+        """Return the request for a token: anonymous, or with a password or identity token."""
         realm = registry.join(parameters.get("realm", ""))
         scope = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
         login = self._login

@@ -1,7 +1,7 @@
 """Rejections by a registry, or by a Docker engine or kubelet that uses it, with hints.
 
-One cause has several texts. Trainyard's own requests get the registry's JSON or texts of OpenSSL;
-Docker and the kubelet report texts of Go. The texts were seen with Docker 20.10, containerd 1.6 and
+One cause has several texts. Trainyard's own requests get the registry's JSON or OpenSSL's texts;
+Docker and the kubelet report Go's. The texts were seen with Docker 20.10, containerd 1.6 and
 docker-registry 2.8; the x509 texts are those of Go's crypto/x509.
 """
 
@@ -39,23 +39,23 @@ class MissingError(RegistryError):
 
 
 class FixedTagError(RegistryError):
-    """The registry does not let a tag be moved to another image."""
+    """The registry does not move a tag to another image."""
 
 
-# RegistryApi's message about an answer that no registry gives begins with these words.
+# RegistryApi's message about an answer of no registry begins with these words.
 NOT_A_REGISTRY = "no registry answers like this"
-# The HTML of a web page helps no reader, so messages leave it out.
+# Messages leave out the HTML of a web page.
 _PAGE = re.compile(r"[\s:\"]*<(?:!DOCTYPE|html)\b.*", re.IGNORECASE | re.DOTALL)
 
 # The only table of causes of a failed push or pull. {registry} is the registry's address, {who} the
-# owner of the login, {client} the program that pulls: Docker, or the kubelet of a node. For the
-# kubelet, the backend kuberay replaces the hints of rules that it finds by `key`.
+# owner of the login, {client} the program that pulls: Docker, or a node's kubelet. For the kubelet,
+# the backend kuberay replaces hints by the rules' `key`.
 RULES: tuple[Rule, ...] = (
     # Go: `error parsing HTTP 404 response body: invalid character '<' looking for beginning of
     # value: "<!DOCTYPE...`.
     Rule(
         rf"^{NOT_A_REGISTRY}|error parsing HTTP (404|405|501) response body: invalid character",
-        "what answers at {registry} is not a registry",
+        "the server at {registry} is not a registry",
         "Is registry.address right, with its port? To start a registry of your own: trainyard "
         "registry.up",
         error=RegistryError,
@@ -78,8 +78,8 @@ RULES: tuple[Rule, ...] = (
         key="untrusted",
         error=CertificateError,
     ),
-    # Docker's message. The cluster file says `insecure: true` in this case; without that,
-    # Trainyard's own request to the registry would have failed first.
+    # Docker's message. The cluster file says `insecure: true`; otherwise Trainyard's own request
+    # would have failed first.
     Rule(
         r"server gave HTTP response to HTTPS client",
         "registry {registry} speaks plain HTTP, and {client} expects TLS",
@@ -102,8 +102,8 @@ RULES: tuple[Rule, ...] = (
         key="no_tls",
         error=CertificateError,
     ),
-    # This is the registry's message about its own disk (distribution: the errno of a write, in
-    # JSON). The next rule is for the engine's message about the engine's disk.
+    # The registry's message about its own disk (distribution: the errno of a write, in JSON). The
+    # next rule is about the engine's disk.
     Rule(
         r'"errors":.*(no space left on device|"Err":28\b|disk quota exceeded)'
         r"|DISKFULL|insufficient storage",
@@ -128,9 +128,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"verification failed|digest mismatch|unexpected commit digest|DIGEST_INVALID"
         r"|failed commit|invalid checksum",
-        "what registry {registry} holds is damaged: it does not match its digest",
-        # Another push alone repairs nothing, because Docker asks whether a layer exists, not
-        # whether it is intact.
+        "the content of registry {registry} is damaged: it does not match its digest",
+        # Another push alone repairs nothing: Docker asks whether a layer exists, not whether it is
+        # intact.
         "No node runs the damaged image. The registry's disk lost data: remove the damaged part "
         "there (in docker/registry/v2/blobs/sha256 of its data), or all data (trainyard "
         "registry.down --purge), then push again.",
@@ -144,7 +144,7 @@ RULES: tuple[Rule, ...] = (
         "Allow that for this repository there (ECR: tag mutability), or push a changed image.",
         error=FixedTagError,
     ),
-    # Docker Hub and similar registries give the same answer for a missing and a private repository.
+    # Docker Hub and others give one answer for a missing and a private repository.
     Rule(
         r"pull access denied|insufficient_scope",
         "registry {registry} has no such image, or not for this login",
@@ -204,7 +204,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryError:
-    """Return the error for the text of a failure, with its cause if a rule knows the text.
+    """Return the error for a failure's text, with the cause if a rule knows the text.
 
     The error's `where` has the text. `who` is the owner of the login: " of ray from $PASSWORD".
     """

@@ -1,7 +1,7 @@
 """The login to a registry, from the cluster file, `docker login`, or AWS for 12 hours.
 
-A secret gets only into requests to the registry and the Docker engine, never into arguments, logs
-or messages.
+Secrets get only into requests to the registry and the Docker engine, never into arguments, logs or
+messages.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from trainyard.spec.docker import Registry
 
 
 def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
-    """Return the login to the registry, None for an anonymous one.
+    """Return the login of the cluster file, else Docker's; None for an anonymous one.
 
-    Raises PrerequisiteError when the password that the cluster file names cannot be found.
+    Raises PrerequisiteError if the cluster file's password cannot be found.
     """
     return named_login(registry, environ) or docker_login(registry.address, environ)
 
@@ -29,7 +29,7 @@ def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
     """Return the login that the cluster file names, if any.
 
-    Raises PrerequisiteError when its password cannot be found.
+    Raises PrerequisiteError if its password cannot be found.
     """
     if registry.login == "ecr":
         return ecr.login(registry.address, environ)
@@ -40,7 +40,7 @@ def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 
 
 def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
-    """Return Docker's own login for a registry: an entry, or a credential helper's answer."""
+    """Return Docker's own login for a registry, from its file or credential helper."""
     home = Path(environ.get("HOME", "~")).expanduser()
     path = Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
     if not path.exists():
@@ -50,7 +50,7 @@ def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
         configuration = load_config(str(path), credstore_env=dict(environ))
         entry = configuration.resolve_authconfig(address) or {}
     except (DockerException, ValueError, OSError) as error:
-        # Docker fails in this case. Trainyard fails too, instead of pushing without a login.
+        # Like Docker, Trainyard fails instead of pushing without a login.
         raise PrerequisiteError(
             f"Docker's login for registry {address} cannot be read: {error}",
             where=str(path),
@@ -67,7 +67,7 @@ def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
 
 
 def _password(registry: Registry, user: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the source of the password, and the password."""
+    """Return the password's source, and the password."""
     if registry.password_env:
         variable = registry.password_env
         if environ.get(variable):

@@ -1,1 +1,1 @@
-"""Hosts that are reached by SSH: commands, files, forwarded ports, on many hosts at once."""
+"""Hosts over SSH: commands, files, forwarded ports, on many hosts at once."""

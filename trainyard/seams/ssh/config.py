@@ -30,13 +30,12 @@ _PATTERN = re.compile('[*?!"]')
 
 @dataclass(frozen=True)
 class Identity:
-    """A login key for hosts that Trainyard made, and the file that pins these hosts' keys."""
+    """A login key for hosts that Trainyard made, and the file that pins their host keys."""
 
     key: Path
     known_hosts: Path
 
     def options(self) -> list[str]:
-        """Return the arguments for `ssh`."""
         options = [
             "IdentitiesOnly=yes",
             f"UserKnownHostsFile={self.known_hosts}",
@@ -50,10 +49,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Address:
-    """A host as the user names it, perhaps by an alias of ~/.ssh/config.
-
-    `user` and `port` are None where ~/.ssh/config decides.
-    """
+    """A host as the user names it, perhaps by an alias; None means that ~/.ssh/config decides."""
 
     host: str
     user: str | None = None
@@ -66,10 +62,7 @@ class Address:
         return login
 
     def shell(self, command: str, *, terminal: bool, identity: Identity | None = None) -> list[str]:
-        """Return the `ssh` command that runs `command` on the host; "" opens a shell.
-
-        `ssh` and Trainyard read the same configuration, keys and known hosts.
-        """
+        """Return the `ssh` command that runs `command` on the host; "" opens a shell."""
         words = ["ssh"]
         if terminal:
             words.append("-t")
@@ -85,9 +78,9 @@ class Address:
 class Settings:
     """How to reach one host.
 
-    `agent` is the socket of an agent that holds keys, "" for none. `named_first` says whether
-    `keys` are offered before the agent's keys. With `pin`, an unknown host key is not rejected but
-    written to the first of `known_hosts`.
+    `agent` is the socket of an agent that holds keys, "" for none. With `named_first`, `keys` are
+    offered before the agent's keys. With `pin`, an unknown host key is not rejected, but written to
+    the first of `known_hosts`.
     """
 
     host: str
@@ -103,14 +96,14 @@ class Settings:
 
     @property
     def known_as(self) -> str:
-        """Return the host's name in known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
+        """Return the host's name in known_hosts (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
         if self.port == SSH_PORT:
             return self.host
         return f"[{self.host}]:{self.port}"
 
 
 def parse(address: str) -> Address:
-    """Read ssh://[user@]host[:port], or the same without ssh://."""
+    """Read [ssh://][user@]host[:port]. Raises RequestError."""
     parts = urlsplit(address if "://" in address else f"ssh://{address}")
     try:
         port = parts.port
@@ -137,8 +130,8 @@ def settings(
 ) -> Settings:
     """Return the settings for a host from ~/.ssh/config and /etc/ssh/ssh_config.
 
-    With an `identity`, no other key is offered, and the host's key is pinned in the identity's own
-    file. Raises PrerequisiteError if a file is broken.
+    With an `identity`, no other key is offered, and the host key is pinned in the identity's file.
+    Raises PrerequisiteError if a file is broken.
     """
     home = Path(environ.get("HOME") or Path.home())
     options = _lookup(address, home)
@@ -176,7 +169,6 @@ def settings(
 
 
 def _agent(options: Mapping[str, Any], environ: Mapping[str, str], home: Path) -> str:
-    """Return the socket of the agent that the configuration names; "" for none."""
     agent = str(options.get("identityagent", "SSH_AUTH_SOCK"))
     if agent in ("SSH_AUTH_SOCK", "$SSH_AUTH_SOCK"):
         agent = environ.get("SSH_AUTH_SOCK", "")
@@ -187,7 +179,7 @@ def _agent(options: Mapping[str, Any], environ: Mapping[str, str], home: Path) -
 
 def _lookup(address: Address, home: Path) -> dict[str, Any]:
     """Return paramiko's options for a host. Raises PrerequisiteError for a broken file."""
-    # The first value of an option wins, so the address's own options come before the files.
+    # The first value of an option wins.
     lines = ["Host *"]
     if address.user:
         lines.append(f"User {address.user}")
@@ -210,7 +202,7 @@ def _lookup(address: Address, home: Path) -> dict[str, Any]:
 def _blocks_about(host: str, written: str) -> Iterator[str]:
     """Yield the blocks that may be about a host.
 
-    paramiko tries the patterns of every block, which takes 45 ms per host in a file of 1,000 hosts.
+    paramiko tries the patterns of every block: 45 ms per host in a file of 1,000 hosts.
     """
     for first, block in _blocks(written):
         if first[0].lower() != "host" or _PATTERN.search(" ".join(first)) or host in first:
@@ -219,7 +211,7 @@ def _blocks_about(host: str, written: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4)
 def _blocks(written: str) -> list[tuple[list[str], str]]:
-    """Return each block of a configuration, with the words of its first line."""
+    """Return the words of each block's first line, and the block."""
     blocks = []
     for block in _BLOCK.split(written)[1:]:
         first_line = block.strip().partition("\n")[0]
@@ -228,7 +220,7 @@ def _blocks(written: str) -> list[tuple[list[str], str]]:
 
 
 def _read(file: Path, home: Path) -> str:
-    """Return a configuration file's text with Includes resolved, which paramiko cannot do."""
+    """Read a configuration file; resolve its Includes, which paramiko cannot."""
     if not file.is_file():
         return ""
 

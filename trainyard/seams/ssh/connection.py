@@ -25,13 +25,13 @@ from trainyard.seams.ssh.config import Identity
 from trainyard.seams.ssh.login import BrokenError, HostError
 
 SUDO_PASSWORD = "TRAINYARD_SUDO_PASSWORD"  # noqa: S105 (the variable's name)
-# A local shell feeds sudo the password from its environment, and then its own input. In a command
-# line, every user of the machine could see the password.
+# A local shell feeds sudo the password from its environment, then its own input. Every user of the
+# machine could see a password in a command line.
 FEED_SUDO = '{ printf "%s\\n" "$TRAINYARD_SUDO_PASSWORD"; [ -t 0 ] || cat; } | "$@"'
 CONNECT_SECONDS = 10.0
-# A host hangs if it accepted the login and does not answer within this time.
+# A host hangs if it accepted the login and then does not answer within this time.
 ANSWER_SECONDS = 30.0
-# The last MiB of a command's output is kept.
+# Bytes of a command's output that are kept: the last ones.
 OUTPUT_LIMIT = 1024 * 1024
 PART = 64 * 1024
 # The most additional connections to one host, for many commands at once.
@@ -39,11 +39,9 @@ SPARES = 8
 PUT_SECONDS = 600.0
 # The lowest transfer rate that does not count as broken, in bytes per second.
 SLOWEST = 250_000
-# The limit for the first line of a held command. Unless the host is under load, the line comes at
-# once.
+# The limit for the first line of a held command, which comes at once unless the host is busy.
 HOLD_SECONDS = 60.0
-# A file appears whole or not at all. After a broken connection, a partial file is never moved into
-# place.
+# A file appears whole or not at all, even if the connection breaks.
 PUT = """umask 077
 cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod 644 "$1" && mv -f "$1" "$3" && exit
 rm -f "$1"
@@ -56,10 +54,7 @@ _lock = threading.Lock()
 def connect(
     address: str, environ: Mapping[str, str], identity: Identity | None = None
 ) -> Connection:
-    """Return the connection to [ssh://][user@]host[:port]; nothing is sent yet.
-
-    The same address gives the same connection.
-    """
+    """Return the connection to [ssh://][user@]host[:port], always the same; send nothing yet."""
     key = (address, environ.get("HOME", ""), identity)
     with _lock:
         if key not in _connections:
@@ -70,7 +65,7 @@ def connect(
 
 @dataclass(frozen=True)
 class Held:
-    """A command that runs as long as this object exists; `line` is its first line of output."""
+    """A command that runs while this object exists; `line` is its first line of output."""
 
     line: str
     channel: Channel
@@ -109,7 +104,7 @@ class Connection:
         self._identity = identity
 
     def transport(self) -> Transport:
-        """Return the open connection, or connect if there is none."""
+        """Return the open connection; connect if there is none."""
         with self._lock:
             transport = None
             if self._client:
@@ -130,8 +125,7 @@ class Connection:
                 raise BrokenError(
                     f"{self.address.host} opens no session", where=f"ssh {self.address}"
                 ) from error
-            # sshd opens ten sessions for each connection (sshd_config(5), MaxSessions). A spare
-            # connection opens the next ten.
+            # sshd opens ten sessions for each connection (sshd_config(5), MaxSessions).
             with self._lock:
                 self._spare = self._spare or Connection(
                     self._given,
@@ -143,7 +137,7 @@ class Connection:
             return self._spare.session()
 
     def reach(self, host: str, port: int) -> Channel:
-        """Open a connection from this host to a port of any host. Raises ChannelException."""
+        """Connect from this host to a port of any host. Raises ChannelException."""
         return self._open("direct-tcpip", (host, port))
 
     def run(
@@ -156,7 +150,7 @@ class Connection:
     ) -> Ran:
         """Run a command to its end; its input is `stdin`, then the content of the file `then`.
 
-        Raises NotReadyError if the command still runs after `seconds`; the command is not ended.
+        Raises NotReadyError if the command still runs after `seconds`; it is not ended.
         """
         channel = self.session()
         with ThreadPoolExecutor(4) as pool:
@@ -221,8 +215,8 @@ class Connection:
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
         """Return the local command that runs `command` as root on the host, with local stdin.
 
-        On a terminal, sudo prompts for its password. Without a terminal, this call asks the host
-        whether sudo needs a password, which the command then reads from $TRAINYARD_SUDO_PASSWORD.
+        On a terminal, sudo prompts for its password. Without one, this call asks the host whether
+        sudo needs a password, which the command then reads from $TRAINYARD_SUDO_PASSWORD.
         """
         words = ["sudo"]
         password = b""
@@ -234,7 +228,7 @@ class Connection:
         return ssh
 
     def put(self, path: str, content: bytes | Path) -> None:
-        """Write a file as root, whole or not at all, to a directory that exists on the host."""
+        """Write a file as root, whole or not at all, to an existing directory."""
         if isinstance(content, Path):
             stdin = b""
             then = content
@@ -262,7 +256,7 @@ class Connection:
             raise login.unreachable(error, self.address, settings) from error
 
     def _socket(self, settings: config.Settings) -> socket.socket | Channel | ProxyCommand:
-        """Connect to the host's port: directly, through its jump hosts, or by its ProxyCommand."""
+        """Connect to the host's port: directly, through jump hosts, or by ProxyCommand."""
         via = self._via
         if via is None and settings.proxy_command:
             return ProxyCommand(settings.proxy_command)
@@ -293,19 +287,19 @@ class Connection:
                     if isinstance(error, ChannelException):
                         raise
                     # If the host rejects several channels at once, paramiko gives the reason to
-                    # one caller only. The others get another error on an active connection.
+                    # only one caller; the others get another error.
                     raise ChannelException(0, str(error)) from error
                 broken = error
-            # The connection has broken since its last use, so a new one is tried once.
+            # The connection has broken since its last use: connect again, once.
         raise self._broke(broken)
 
     def _sudo_words(self) -> tuple[list[str], bytes]:
-        """Return the sudo command and its password input; the host is asked only once."""
+        """Return the sudo command and its password input; ask the host only once."""
         self._sudo = self._sudo or self._ask_sudo()
         return self._sudo
 
     def _ask_sudo(self) -> tuple[list[str], bytes]:
-        # -k makes sudo ignore a remembered password, which may expire between two commands.
+        # With -k, sudo ignores a remembered password, which may expire between two commands.
         free = self.run(["sudo", "-n", "-k", "true"], seconds=ANSWER_SECONDS)
         password = self.environ.get(SUDO_PASSWORD)
         if free.code == 0:
@@ -340,14 +334,14 @@ class Connection:
 
 
 def _name(command: Sequence[str]) -> str:
-    """Return a command's program: its first word, or the word after `--` of `sudo ... --`."""
+    """Return a command's program, of `sudo ... -- PROGRAM`, too."""
     if command[0] == "sudo" and "--" in command:
         return command[command.index("--") + 1]
     return command[0]
 
 
 def _feed(channel: Channel, content: bytes, then: Path | None) -> None:
-    """Send the input; a command may end before it has read all of the input."""
+    """Send the input; a command may end before it has read all of it."""
     try:
         channel.sendall(content)
         if then is not None:

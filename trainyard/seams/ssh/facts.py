@@ -15,9 +15,9 @@ from trainyard_runner.wire.text import last_line
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
 
-# The script prints lines NAME VALUE; a value with several lines is in base64. Fields that a host
-# lacks are left out. LC_ALL=C is set because sudo keeps LANG, so programs would translate text that
-# is parsed here, such as the notes in snapd's list.
+# The script prints lines NAME VALUE; a value of several lines is in base64. Fields that a host
+# lacks are left out. sudo keeps LANG: without LC_ALL=C, programs would translate text that is
+# parsed here, such as the notes in snapd's list.
 SCRIPT = r"""
 export LC_ALL=C
 field() { printf '%s %s\n' "$1" "$2"; }
@@ -47,9 +47,9 @@ LONGEST_SHOWN = 60
 class Facts:
     """A host at one moment. `memory` is in bytes.
 
-    `skew` is the number of seconds by which the host's clock is ahead of this machine's.
-    `addresses` maps IPv4 addresses to interfaces; `listening` has ports. `gpus` counts the NVIDIA
-    GPUs that the driver knows, `displays` all NVIDIA display devices on the PCI bus.
+    `skew` is how many seconds the host's clock is ahead of this machine's. `addresses` maps IPv4
+    addresses to interfaces; `listening` has ports. `gpus` counts the NVIDIA GPUs that the driver
+    knows, `displays` all NVIDIA display devices on the PCI bus.
     """
 
     hostname: str
@@ -102,7 +102,7 @@ def fields_of(printed: str) -> Fields:
 
 
 def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
-    """Return `read(text)` of a field; the text is "" if the host left the field out.
+    """Return `read(text)` of a field; the text is "" if the host left it out.
 
     Raises ValueError, with the field's name and text, for any error of `read`.
     """
@@ -118,8 +118,8 @@ def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
     """Return the facts in a host's fields.
 
-    The host was asked at `now`, and its fields arrived `seconds` later. A missing field is read as
-    "". Raises ValueError for a field that cannot be read, such as a missing clock.
+    The host was asked at `now`, and its fields arrived `seconds` later. A missing field is "".
+    Raises ValueError for a field that cannot be read, such as a missing clock.
     """
     ahead = fact(fields, "clock", float) - now
     interfaces = re.findall(r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"))
@@ -129,8 +129,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         kernel=fields.get("kernel", ""),
         machine_id=fields.get("machine_id", ""),
         memory=fact(fields, "memory", lambda text: int(float(text))),
-        # The host read its clock up to `seconds` after `now`, so a lead up to `seconds` counts as
-        # none.
+        # The host read its clock up to `seconds` after `now`: a lead up to that counts as none.
         skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses={ip: name for name, ip in interfaces},
         routes=fact(fields, "routes", _routes),
@@ -144,12 +143,11 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
 
 
 def block(fields: Fields, name: str) -> str:
-    """Return the text of a field with several lines, "" if it was left out. Raises ValueError."""
+    """Return the text of a field of several lines, "" if left out. Raises ValueError."""
     return fact(fields, name, decoded)
 
 
 def decoded(text: str) -> str:
-    """Return the text that a field holds in base64. Raises ValueError."""
     return base64.b64decode(text).decode(errors="replace")
 
 
@@ -167,7 +165,7 @@ def _ports(text: str) -> frozenset[int]:
 
 
 def under(fields: Fields, prefix: str) -> dict[str, str]:
-    """Return the fields whose names begin with `prefix`; the prefix is cut from their names."""
+    """Return the fields whose names begin with `prefix`, without the prefix."""
     found = {}
     for name, value in fields.items():
         if name.startswith(prefix):

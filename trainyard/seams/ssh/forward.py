@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that forward to another host by SSH.
 
-Each connection has its own SSH channel. If the SSH connection breaks, only open channels are lost,
-because a new connection replaces it.
+Each connection has its own SSH channel. If the SSH connection breaks, only open channels are lost:
+the next channel opens a new connection.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from trainyard_runner.wire.text import last_line
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward, loopback, shared
 from trainyard.seams.ssh.connection import PART, Connection
 
-# Errors of a send after the connection was closed, such as at exit (EOFError: paramiko's packet.py,
-# write_all).
+# Errors of a send after the connection was closed (EOFError: paramiko's packet.py, write_all).
 _BROKEN = (OSError, EOFError, SSHException)
 
 
@@ -39,9 +38,9 @@ def local_port(connection: Connection, port: int) -> int:
 
 
 def local_socket(connection: Connection, command: Sequence[str]) -> Path:
-    """Return a local socket: each connection to it runs a command on the remote host.
+    """Return a local socket; each connection to it is the stdin and stdout of a remote command.
 
-    The connection is the command's input and output. Raises HostError.
+    Raises HostError.
     """
 
     def serve(local: socket.socket) -> str:
@@ -70,7 +69,7 @@ def _relay(local: socket.socket, channel: Channel) -> str:
         printed = b""
         if channel.recv_stderr_ready():
             printed = channel.recv_stderr(PART)
-        # Wakes the thread that sends, which may wait for more input.
+        # Wakes the sending thread, which may wait for more input.
         with suppress(OSError):
             local.shutdown(socket.SHUT_RD)
 

@@ -17,7 +17,7 @@ from trainyard.seams.ssh.connection import Connection, connect
 from trainyard.seams.ssh.many import AT_ONCE, gather, refuse
 
 Result = TypeVar("Result")
-# The most lines of one snapd message; more indented lines are a listing.
+# The most lines of one snapd message; more are a listing.
 MOST_FOLDED = 8
 _REACH = "exec 3<> /dev/tcp/$0/$1"
 
@@ -34,7 +34,7 @@ class Host:
     def root(
         self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b""
     ) -> Ran:
-        """Run a command as root. A failed command raises OutsideError with its last message."""
+        """Run a command as root. With `check`, raise OutsideError with a failure's last message."""
         ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
         if check and ran.code != 0:
             words = [word for word in command if len(word) < 60 and "\n" not in word]
@@ -42,21 +42,19 @@ class Host:
             raise OutsideError(
                 f"{self.name}: {' '.join(words[:3])} failed",
                 where=reason or f"exit code {ran.code}, without any output",
-                hint="Once the cause is mended, or has passed, repeat the same command: it "
-                "continues.",
+                hint="When the cause is gone, repeat the same command: it continues.",
             )
         return ran
 
     def reaches(self, ip: str, port: int) -> bool:
-        """Say whether this host itself can connect to a port of `ip` within 5 s."""
         return self.connection.run(["timeout", "5", "bash", "-c", _REACH, ip, str(port)]).code == 0
 
 
 def last_words(printed: str) -> str:
-    """Return a program's last message on one line, because snapd folds messages at 79 columns.
+    """Return a program's last message on one line; snapd folds messages at 79 columns.
 
-    Indented lines continue the message above them. Lines without a letter or digit are skipped,
-    such as the rule that snapd draws below a quotation.
+    Indented lines continue the message above. Lines without a letter or digit, such as snapd's rule
+    below a quotation, are skipped.
     """
     lines = [line for line in printed.splitlines() if re.search(r"\w", line)]
     first = max(len(lines) - 1, 0)
@@ -73,34 +71,30 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 
 
 def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
-    """Return a host for each [user@]host[:port]; look up the IP addresses that are None.
+    """Return a host for each [user@]host[:port]; look up IP addresses that are None.
 
-    No host is asked yet. A host whose name this machine cannot look up gets the IP "". Connecting
-    to that host reports the unknown name, unless a jump host knows it.
+    No host is asked yet. A host with an unknown name gets the IP "": connecting to it reports the
+    name, unless a jump host knows it.
     """
     names = Counter(config.parse(address).host for address in ips)
 
     def host(address: str) -> Host:
         parsed = config.parse(address)
-        # Several hosts behind one address differ by the port.
+        # Hosts behind one address differ by port.
         if names[parsed.host] == 1:
             name = parsed.host
         else:
             name = f"{parsed.host}:{parsed.port}"
         return Host(name, ips[address] or _ip(address, environ), address, connect(address, environ))
 
-    # In parallel, because the lookup of an unknown name takes long.
+    # In parallel: the lookup of an unknown name takes long.
     hosts, errors = gather(ips, host)
     refuse(errors)
     return list(hosts.values())
 
 
 def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], object]) -> None:
-    """Call `act` for all hosts at once.
-
-    Once all calls have ended, raises the error of the only host that failed, or one error for all
-    that failed.
-    """
+    """Call `act` for all hosts at once; then raise one error for all hosts that failed, if any."""
     _, errors = try_each(hosts, act)
     refuse(errors)
 
@@ -116,7 +110,7 @@ def try_each(
         try:
             return act(by_name[name])
         finally:
-            # An open connection costs memory, and costs time even while it is idle.
+            # An open connection costs memory, and time even while it is idle.
             if name not in kept:
                 by_name[name].connection.close()
 

@@ -9,8 +9,8 @@ from trainyard.seams.ssh.hosts import Host
 PATH = "/etc/hosts"
 _BEGIN = "# trainyard: begin"
 _END = "# trainyard: end"
-# The file is written in place, because /etc/hosts may be a mount of its own. `$a\` adds a line end
-# that the last line may lack.
+# The file is written in place, because /etc/hosts may be a mount. `$a\` adds a missing last line
+# end.
 _WRITE = rf"""sed -e '/^{_BEGIN}$/,/^{_END}$/d' -e '$a\' /etc/hosts > /run/trainyard-hosts
 cat >> /run/trainyard-hosts
 cat /run/trainyard-hosts > /etc/hosts
@@ -18,13 +18,11 @@ rm /run/trainyard-hosts"""
 
 
 def lines_of(text: str) -> str:
-    """Return Trainyard's lines in the text of a hosts file, "" for none."""
     match = re.search(rf"^{_BEGIN}$\n(.*?)^{_END}$", text, re.MULTILINE | re.DOTALL)
     return match[1] if match else ""
 
 
 def block(lines: str) -> str:
-    """Return `lines` with Trainyard's markers around them; "" stays ""."""
     return f"{_BEGIN}\n{lines}{_END}\n" if lines else ""
 
 

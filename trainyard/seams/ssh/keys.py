@@ -12,16 +12,12 @@ from paramiko.ssh_exception import SSHException
 
 
 def new() -> str:
-    """Return a new private key in OpenSSH's format."""
     key = Ed25519PrivateKey.generate()
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
 
 
 def public_key(file: Path) -> str | None:
-    """Return a private key's public part, as `TYPE BASE64`.
-
-    Returns None for a key that cannot be read, or has a passphrase.
-    """
+    """Return a private key's public part, `TYPE BASE64`; None if unreadable or encrypted."""
     try:
         key = PKey.from_path(file)
     except (OSError, ValueError, TypeError, SSHException, UnknownKeyType):

@@ -9,7 +9,7 @@ import socket
 from trainyard.errors import NotReadyError
 from trainyard.seams.ssh.connection import Connection, Held
 
-# `cat` holds the lock until the connection ends; then the kernel frees the lock.
+# `cat` holds the lock until the connection ends; then the kernel frees it.
 LOCK = """umask 077; exec 2>&1 9>> "$1"
 flock -n 9 || { cat "$1"; exit 1; }
 echo "$2 since $(date '+%F %T %Z') (process $$)" > "$1"
@@ -18,9 +18,9 @@ exec cat > /dev/null"""
 
 
 def take(connection: Connection, path: str) -> Held:
-    """Lock a file on the host for as long as the returned object exists.
+    """Lock a file on the host while the returned object exists.
 
-    Raises NotReadyError, with the holder's name, if another command has the lock.
+    Raises NotReadyError, with the owner's name, if another command has the lock.
     """
     owner = f"{getpass.getuser()}@{socket.gethostname()}"
     lock = connection.hold(["sh", "-c", LOCK, "sh", path, owner])
@@ -34,6 +34,6 @@ def take(connection: Connection, path: str) -> Held:
     raise NotReadyError(
         "another command is changing these hosts",
         where=f"{connection.address.host}: {lock.line}",
-        hint="Wait for it, and repeat this one. If the machine that it runs on is gone, end that "
-        f"process: ssh {connection.address} sudo kill {pid}",
+        hint="Wait until that command ends, then repeat this one. If its machine is gone, end the "
+        f"process that holds the lock: ssh {connection.address} sudo kill {pid}",
     )

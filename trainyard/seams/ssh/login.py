@@ -1,4 +1,4 @@
-"""The login to a host over an open socket: check the host's key, offer the user's keys."""
+"""The login to a host over an open socket: check the host key, offer the user's keys."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ REACH = (
     Rule(
         "Authentication|BadAuthenticationType|AuthFailure",
         "{name} refuses every key of user {user}",
-        "It must let you in without a password: ssh-copy-id {host}",
+        "Install your key there: ssh-copy-id {host}",
     ),
     Rule(
         "",
@@ -73,12 +73,12 @@ class BrokenError(OutsideError):
 
 
 class PasswordRequiredError(AuthenticationException):
-    """No key was accepted, and at least one key could not be tried because of its passphrase."""
+    """No key was accepted, and a key with a passphrase could not be tried."""
 
 
 def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) -> SSHClient:
     """Return a client that is logged in. Raises SSHException, OSError."""
-    # paramiko raises each failure, and logs it with its traceback as well.
+    # paramiko raises each failure, and also logs it with its traceback.
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     ssh = SSHClient()
     for file in settings.known_hosts:
@@ -104,7 +104,7 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
 
 
 def unreachable(error: Exception, address: Address, settings: Settings) -> TrainyardError:
-    """Return the error that names the reason why a login failed, with a hint."""
+    """Return the error for a failed login, with its cause and a hint."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, BadHostKeyException):
         current = f"{error.key.get_name()} {error.key.fingerprint}"
@@ -119,9 +119,9 @@ def unreachable(error: Exception, address: Address, settings: Settings) -> Train
 
 
 def known_lines(host: str, text: str) -> Iterator[str]:
-    """Yield the lines of a known_hosts file that are about a host.
+    """Yield the lines of a known_hosts file about a host.
 
-    ssh may hash names, with a different salt on each line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
+    ssh may hash names, with a salt for each line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
     """
     for line in text.splitlines():
         hashed = _HASHED.match(line)
@@ -136,10 +136,7 @@ def known_lines(host: str, text: str) -> Iterator[str]:
 
 
 def _remember(client: SSHClient, host: str, known: str) -> None:
-    """Add one host's known keys to a client.
-
-    paramiko's own reader is slow, because it compares each line with all lines before it.
-    """
+    """Add one host's known keys; paramiko's reader compares each line with all lines before."""
     for line in known_lines(host, known):
         with suppress(SSHException, InvalidHostKey):
             entry = HostKeyEntry.from_line(line.strip())
@@ -175,7 +172,7 @@ class _Keys(AuthStrategy):
         if self._settings.agent:
             agent_keys = _Agent(self._settings.agent).get_keys()
 
-        # With IdentitiesOnly the agent's keys come last, because sshd ends a login after six keys.
+        # With IdentitiesOnly, the agent's keys come last: sshd ends a login after six keys.
         if self._settings.named_first:
             keys = itertools.chain(self._files(), agent_keys)
         else:

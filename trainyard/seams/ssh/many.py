@@ -17,10 +17,7 @@ AGAIN = "Repair these hosts, and repeat the same command; the other hosts wait."
 def gather(
     hosts: Iterable[str], act: Callable[[str], Result]
 ) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Call `act` for every host, at most AT_ONCE at a time; return the results and the errors.
-
-    Both are dicts by host, in the order of `hosts`.
-    """
+    """Call `act` for every host, AT_ONCE at a time; return results and errors in order."""
     results: dict[str, Result] = {}
     errors: dict[str, TrainyardError] = {}
     pool = ThreadPoolExecutor(AT_ONCE)
@@ -32,17 +29,13 @@ def gather(
             except TrainyardError as error:
                 errors[host] = error
     finally:
-        # After Ctrl-C or an unexpected error, work that has not begun is cancelled.
+        # After Ctrl-C or an unexpected error, cancel the work that has not begun.
         pool.shutdown(wait=False, cancel_futures=True)
     return results, errors
 
 
 def refuse(errors: Mapping[str, TrainyardError]) -> None:
-    """Raise the error of the only host that failed, or one error for all hosts that failed.
-
-    An error for several hosts has the class of the first host's error. Without errors, nothing is
-    raised.
-    """
+    """Raise the only error, or one error for all hosts, with the class of the first."""
     for first in errors.values():
         if len(errors) == 1:
             raise first
@@ -56,7 +49,7 @@ def refuse(errors: Mapping[str, TrainyardError]) -> None:
 
 
 def by_host(errors: Mapping[str, TrainyardError], *, hints: bool = True) -> tuple[Problem, ...]:
-    """Return one problem for each host, by default with the hint of the host's error."""
+    """Return one problem for each host, by default with its error's hint."""
 
     def message(host: str, error: TrainyardError) -> str:
         line = without_name(host, in_a_line(error))

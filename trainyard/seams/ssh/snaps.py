@@ -10,10 +10,7 @@ FROM_FILE = "-"
 
 @dataclass(frozen=True)
 class Snap:
-    """A snap as `snap list` shows it.
-
-    `version` is text such as v1.34.2; `channel` is text such as 1.34/stable, or FROM_FILE.
-    """
+    """A snap as `snap list` shows it: version v1.34.2, channel 1.34/stable or FROM_FILE."""
 
     version: str
     channel: str
@@ -22,9 +19,9 @@ class Snap:
 
 
 def first(listed: str) -> Snap | None:
-    """Return the first snap in the output of `snap list`; None if there is none.
+    """Return the first snap in the output of `snap list`, if any.
 
-    The columns are Name Version Rev Tracking Publisher Notes, below a header.
+    Its columns are Name Version Rev Tracking Publisher Notes, below a header.
     """
     lines = listed.splitlines()
     if len(lines) < 2:

@@ -42,7 +42,7 @@ def balance(angle_gain: float, speed_gain: float) -> dict[str, float]:
 
 
 def _play(angle_gain: float, speed_gain: float, angle: float) -> tuple[float, float]:
-    """Simulate one start at an angle; return the seconds until the fall, and the farthest place."""
+    """Simulate one start; return the seconds until the fall, and the farthest place."""
     seconds = place = speed = turning = farthest = 0.0
     while seconds < ENOUGH and abs(angle) < FALLEN:
         push = max(-PUSH, min(PUSH, angle_gain * angle + speed_gain * turning))

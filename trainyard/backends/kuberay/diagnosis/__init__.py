@@ -1,7 +1,7 @@
-"""Why pods do not run: each module has the rules for one kind of cause.
+"""Why pods do not run; each module has the rules for one kind of cause.
 
-Kubernetes spreads its reasons over conditions, container states and events. The rules are tried in
-a fixed order, which puts a cause before its consequences.
+Kubernetes spreads its reasons over conditions, container states and events. The order of the rules
+puts a cause before its consequences.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ OPERATOR_CRASHES = "Kubernetes starts it again and again: check kuberay.operator
 
 
 def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
-    """Return why a cluster is not ready: causes of the operator, the head's pod, then workers' pods.
-
-    Workers wait for the head.
-    """
+    """Return why a cluster is not ready: causes of the operator, the head, then the workers."""
     return (
         *explain_operator(snapshot),
         *_of_pods(groups.awaited(snapshot.owner, snapshot.pods), snapshot),
@@ -42,9 +39,9 @@ def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
 def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnosis, ...]:
     """Return why the operator's Deployment (`snapshot.owner`) has no ready pod.
 
-    `has_run`: the operator worked before, so its crashes are tolerated for longer. The operator
-    ends when it cannot renew its lease ("leader election lost"), such as while control planes
-    leave the cluster. Kubernetes then waits longer before each restart: 10 s, 20 s, up to 5 min.
+    `has_run`: the operator worked before, so its crashes are tolerated for longer. It ends when it
+    cannot renew its lease ("leader election lost"), such as while control planes leave the cluster.
+    Kubernetes restarts it after 10 s, then 20 s, up to 5 min.
     """
     refused = pods.condition(snapshot.owner or {}, "ReplicaFailure")
     # On a host that was just started, the operator crashes until it reaches the API server.
@@ -68,7 +65,7 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
         return None
 
     cause = explain_host(pod, snapshot.hosts)
-    # A leaving pod waits only until its kubelet reports the end, so only the host can be the cause.
+    # A leaving pod waits only for its kubelet's report, so only the host can be the cause.
     if cause is None and not pods.is_leaving(pod):
         cause = (
             explain_scheduling(pod, wait=snapshot.wait_for_machines)
@@ -100,7 +97,6 @@ def _of_pods(judged: Iterable[Object], snapshot: Snapshot) -> tuple[Diagnosis, .
 
 
 def _of_containers(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return the first cause among the containers, in the order of their start."""
     for container in pods.containers(pod):
         cause = explain_container(pod, container, snapshot)
         if cause:
@@ -109,7 +105,7 @@ def _of_containers(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def _of_waiting(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return the cause if a worker's pod still waits for a head that is ready, else None.
+    """Return the cause if a worker still waits for a head that is ready.
 
     KubeRay's init container in the worker (`wait-gcs-ready`) polls the head every 5 s.
     """

@@ -1,8 +1,8 @@
-"""Why a container's image cannot be pulled, or why the container does not start or stay; pure.
+"""Why a container's image cannot be pulled, or the container does not start or ends; pure.
 
 The reasons are the kubelet's (kubernetes/pkg/kubelet). The texts are from the kubelet, containerd
-(remotes/docker) and runc. Rules for registries' texts are in trainyard/seams/registry/errors.py;
-this module has rules and hints for hosts.
+(remotes/docker) and runc. trainyard/seams/registry/errors.py has the rules for registries' texts,
+this module the rules and hints for hosts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRUST = (
     "/etc/containerd/certs.d/{registry}/hosts.toml "
     "(MicroK8s: /var/snap/microk8s/current/args/certs.d/{registry}/hosts.toml), with "
 )
-# Rules for errors that only hosts report, or that hosts report in other words, come first.
+# Rules for errors that only hosts report, or report in other words, come first.
 RULES = (
     Rule(
         r"no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"
@@ -83,7 +83,7 @@ RAY_IN_IMAGE = "Check whether Ray works in the image: trainyard image.lint"
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
-    """Return why a container has no image, does not start, or ends; None without a known cause."""
+    """Return why a container has no image, does not start, or ends, if known."""
     if container.ready:
         return None
     return (
@@ -95,7 +95,7 @@ def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> 
 
 
 def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return why the kubelet cannot start a pod's first container; None without a known cause.
+    """Return why the kubelet cannot start a pod's first container, if known.
 
     Only the newest event counts: a later "Pulling" or "Created" ends a failure.
     """
@@ -114,7 +114,7 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     if container.waiting not in NO_IMAGE:
         return None
 
-    # The image's name is read from the pod's spec: the status may show another name of the image.
+    # The status may show another name of the image.
     image = str(pods.declared(pod, container.name).get("image", ""))
     registry = registry_of(image)
     raw = _BEGINNING.sub("", container.message) or container.message
@@ -129,14 +129,14 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     tolerates = SOON
     if cause.key == "login":
         # A busy kubelet waits only one second for the login's Secret, then pulls without a login.
-        # Within 30 s it retries twice, with the Secret.
+        # Within 30 s it retries twice with the Secret.
         tolerates = MINUTE
     elif container.waiting == "ImagePullBackOff":
         tolerates = 0.0
 
     return replace(
         cause,
-        message=f"cannot have the image {image}: {cause.message}",
+        message=f"cannot pull the image {image}: {cause.message}",
         summary=f"cannot pull its image: {cause.message}",
         hint=hint,
         key="image",
@@ -205,16 +205,16 @@ def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis
 
 
 def _ends_for_good(pod: Object, container: Container) -> bool:
-    """Say whether a container ended and will not restart, or ended too often to be chance."""
+    """Say whether a container ended for good, or too often to be chance."""
     if container.waiting == "CrashLoopBackOff" or container.restarts >= TRIES:
         return not (container.is_init and container.ended and container.ended.code == 0)
     return bool(container.failed and container.ended) and pods.phase(pod) == "Failed"
 
 
 def _ended_with_head(pod: Object, ended: Ended, snapshot: Snapshot) -> bool:
-    """Say whether a worker's container is older than the current head, so that Ray ended it.
+    """Say whether a worker's container is older than the head.
 
-    Ray ends a worker a minute after the worker has lost its head.
+    Ray ends a worker a minute after the worker lost its head.
     """
     if snapshot.head is None or pods.is_head(pod):
         return False

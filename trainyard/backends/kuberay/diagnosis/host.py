@@ -1,4 +1,4 @@
-"""Why the scheduler finds no host for a pod, or Kubernetes calls the pod's host not ready; pure."""
+"""Why the scheduler finds no host for a pod, or the pod's host is not ready; pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NoHostError(PrerequisiteError):
     """The scheduler found no host for a pod."""
 
 
-# The key of a diagnosis of a host that is not ready. Callers ignore it if Ray calls the node alive.
+# The key for a host that is not ready. Callers ignore the diagnosis if Ray calls the node alive.
 NOT_READY = "host"
 _ROOM = "found no room{requests}: {hosts}"
 # Rules for the scheduler's texts (kubernetes/pkg/scheduler/framework/plugins); the first match
@@ -41,14 +41,14 @@ RULES = (
     Rule(
         r"Insufficient \S*gpu",
         _ROOM,
-        "Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer GPUs. To "
-        "try the layout without GPUs: `kuberay: {simulated_gpus: true}`.",
+        "Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer GPUs. "
+        "To try the layout without GPUs: `kuberay: {simulated_gpus: true}`.",
     ),
     Rule(
         r"Insufficient |Too many pods",
         _ROOM,
-        "Ask for less in the cluster file, or add a machine (kuberay.wait_for_machines, if machines "
-        "are added automatically).",
+        "Ask for less in the cluster file, or add a machine (kuberay.wait_for_machines, if "
+        "machines are added automatically).",
     ),
     Rule(
         "",
@@ -57,12 +57,12 @@ RULES = (
         "machines: kubectl describe nodes",
     ),
 )
-# The scheduler appends remarks on preemption to its reasons; this cuts the remarks off.
+# The scheduler appends remarks on preemption to its reasons.
 _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )")
 
 
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
-    """Return a diagnosis if a pod's host is gone, or the host's condition Ready is not True.
+    """Return a diagnosis if a pod's host is gone or not ready.
 
     If the user may not read hosts, `hosts` lacks the host. The host then counts as not ready if the
     pod's condition Ready is False while ContainersReady is True
@@ -83,8 +83,8 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
 
     return Diagnosis(
         f"is on the Kubernetes node {name}, which Kubernetes calls not ready",
-        f"Details: kubectl describe node {name}. Start that machine or its kubelet again. Or remove "
-        f"it (kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
+        f"Details: kubectl describe node {name}. Start that machine or its kubelet again. Or "
+        f"remove it (kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
         summary=f"Kubernetes calls its node {name} not ready",
         key=NOT_READY,
         raw=str(ready.get("message") or ""),
@@ -95,21 +95,21 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
 def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
     """Return why the scheduler found no host for a pod; None unless it tried and failed.
 
-    `wait` is how many seconds a pod may wait for a machine that is added automatically.
+    `wait`: for so many seconds a pod may wait for a machine that is added automatically.
     """
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
         return None
     hosts = _PREEMPTION.split(str(scheduled.get("message") or ""))[0]
     cause = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
-    # Rules about claims keep their shorter tolerance: a new machine does not provide a claim.
+    # Rules about claims keep their tolerance: a new machine does not provide a claim.
     return cause and replace(
         cause, error=NoHostError, key="room", raw="", tolerates=cause.tolerates or max(SOON, wait)
     )
 
 
 def _requested(pod: Object) -> str:
-    """Return what a pod requests, as words: ` for 2 cpu, 4Gi memory, 1 nvidia.com/gpu`, or ""."""
+    """Describe a pod's requests: ` for 2 cpu, 4Gi memory, 1 nvidia.com/gpu`, or ""."""
     resources = pod["spec"]["containers"][0].get("resources") or {}
     amounts = resources.get("requests") or resources.get("limits") or {}
     if not amounts:

@@ -1,4 +1,4 @@
-"""Why the KubeRay operator or the API server does not make a RayCluster's pods; pure.
+"""Why a RayCluster's pods are not made; pure.
 
 The operator's texts are from ray-operator/controllers/ray/raycluster_controller.go
 (calculateStatus, reconcilePods), KubeRay 1.5.1. If the API server rejects a pod
@@ -24,13 +24,14 @@ _BEGINNING = re.compile(r'^.*?pods? "[^"]*" is forbidden: |^.*?error creating: '
 HINTS = {
     r"violates PodSecurity": "`kuberay: {security: {restricted: true, run_as_user: 1000}}` "
     "satisfies it, if the image can run without root.",
-    r"serviceaccount \S+ not found|no PriorityClass|RuntimeClass \S+ not found": "Make that object, or correct "
-    "kuberay.service_account, priority_class or runtime_class in the cluster file.",
+    r"serviceaccount \S+ not found|no PriorityClass|RuntimeClass \S+ not found": "Make that "
+    "object, or correct kuberay.service_account, priority_class or runtime_class in the cluster "
+    "file.",
 }
 
 
 def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
-    """Return the diagnosis for a rejection by the API server; `what` is the rejected object."""
+    """Explain a rejection by the API server; `what` is the rejected object."""
     plain = " ".join(_BEGINNING.sub("", text).split())
     hint = None
     for pattern, known_hint in HINTS.items():
@@ -43,7 +44,7 @@ def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
 
 
 def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
-    """Yield why the operator does not make a RayCluster's pods; without a RayCluster, nothing.
+    """Yield why the operator does not make a RayCluster's pods; nothing without a RayCluster.
 
     First comes at most one reason from the RayCluster or the operator. Then come the head and the
     workers, if KubeRay has replaced them several times.
@@ -72,8 +73,8 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
     elif missing := groups.missing(cluster, snapshot.pods):
         yield Diagnosis(
             f"the KubeRay operator makes no pods for {wording.named(missing)}",
-            "Does the operator run and watch this namespace (watchNamespace in its chart's values)? "
-            "kubectl get pods -A -l app.kubernetes.io/name=kuberay-operator",
+            "Does the operator run and watch this namespace (watchNamespace in its chart's "
+            "values)? kubectl get pods -A -l app.kubernetes.io/name=kuberay-operator",
             summary="waits for the KubeRay operator",
             error=PrerequisiteError,
             tolerates=MINUTE,
@@ -83,9 +84,9 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 
 def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
-    """Return the events since the RayCluster's last change, not counting changes of its status.
+    """Return the events since the last change of the RayCluster, its status not counted.
 
-    `cluster.up` begins with a change, so older events are left out.
+    `cluster.up` begins with such a change.
     """
     metadata = cluster["metadata"]
     times = []

@@ -1,4 +1,4 @@
-"""The Kubernetes objects of a cluster file, rendered from the templates in kuberay/; pure."""
+"""The Kubernetes objects of a cluster file, from the templates in kuberay/; pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from trainyard.spec.groups import WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.ray_nodes import start_options
 
-# The default of idle_timeout, after which Ray's autoscaler removes an idle node; also Ray's default.
+# The default of idle_timeout; also Ray's default.
 IDLE_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The objects to apply; None for an object that the cluster file does not ask for.
+    """The objects to apply; None if the cluster file does not ask for one.
 
     `budget` and `network_policy` are applied with the RayCluster as their owner.
     """
@@ -60,7 +60,7 @@ def documents(inputs: Inputs) -> Documents:
 
 
 def _claim(inputs: Inputs) -> Object | None:
-    """Return the claim for outputs; None if the file has no storage, or names an existing claim."""
+    """Return the outputs claim; None if the file has no storage, or names a claim."""
     storage = inputs.section.storage
     if storage is None or storage.size is None:
         return None
@@ -79,7 +79,6 @@ def _claim(inputs: Inputs) -> Object | None:
 
 
 def _of_pods(inputs: Inputs, template: str) -> Object:
-    """Render a disruption budget or network policy: both select pods of the cluster."""
     name = inputs.spec.name
     values = {
         "name": naming.of_pods(name),
@@ -153,10 +152,7 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
 
 
 def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
-    """Return a worker group's values.
-
-    `replicas` is None in a group that grows, because Ray sets it.
-    """
+    """Return a worker group's values. In a group that grows, Ray sets `replicas`."""
     replicas = None
     if not group.grows:
         replicas = group.least
@@ -184,7 +180,7 @@ def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> 
 
 
 def _own_options(node: NodeSize) -> dict[str, str]:
-    """Return the options of `ray start` that the file gives a group, as rayStartParams."""
+    """Return the file's own options of `ray start`, as rayStartParams."""
     options = {}
     for name, value in start_options(node.ray_start).items():
         if value is None:
@@ -201,7 +197,7 @@ def _own_options(node: NodeSize) -> dict[str, str]:
 
 
 def _ray_start(node: NodeSize) -> dict[str, str]:
-    """Return the rayStartParams of a group; KubeRay passes them to bash, which expands them."""
+    """Return a group's rayStartParams, which bash expands."""
     # $HOSTNAME is the pod's name, and its end is unique in the group (naming.node_name).
     name = f"{node.group}-${{HOSTNAME##*-}}"
     if node.is_head:

@@ -30,8 +30,8 @@ DEFAULT_CPUS = 1
 DEFAULT_MEMORY = 2 * GIB
 Values = dict[str, Any]
 
-# The ports of the head's service; KubeRay adds the metrics port. Ray Client's port is deliberately
-# left out.
+# The ports of the head's service; KubeRay adds the metrics port. Ray Client's port is left out on
+# purpose.
 PORTS = [
     {"name": "gcs-server", "containerPort": 6379},
     {"name": "dashboard", "containerPort": naming.DASHBOARD_PORT},
@@ -42,10 +42,10 @@ PORTS = [
 # DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
 HEAD_ALIVE = {"path": "/api/gcs_healthz", "port": naming.DASHBOARD_PORT}
 ALIVE = {"path": "/api/local_raylet_healthz", "port": 52365}
-# After SIGTERM Ray needs 2 s to end its processes. A worker would wait longer for a head that is
-# gone (15 s were seen).
+# After SIGTERM Ray ends its processes in 2 s. A worker whose head is gone would wait longer (15 s
+# were seen).
 GRACE_SECONDS = 5
-# Ray's sessions and logs, on a separate volume that outlives the container.
+# Ray's sessions and logs, on a volume that outlives the container.
 SESSIONS = "/tmp/ray"  # noqa: S108
 # The home directory of a `run_as_user` that the image's /etc/passwd may not list.
 HOME = "/home/trainyard"
@@ -57,8 +57,8 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 class Inputs:
     """All inputs of the rendered objects.
 
-    `image` is the head's image by digest; `images` has the images of groups that use another.
-    `pull_secrets` names all pull Secrets. `owner` is the cluster's owner.
+    `image` is the head's; `images` has the images of groups that use another. `owner` is the
+    cluster's owner.
     """
 
     spec: ClusterSpec
@@ -70,17 +70,17 @@ class Inputs:
 
     @property
     def simulated(self) -> bool:
-        """Say whether Ray gets GPUs that do not exist, and pods request no GPUs."""
+        """Say whether Ray gets GPUs that no pod requests."""
         has_gpus = self.spec.head.gpus or any(group.gpus for group in self.spec.workers)
         return self.section.simulated_gpus and bool(has_gpus)
 
 
 @dataclass(frozen=True)
 class NodeSize:
-    """The size of each node of a group; all kinds of memory are in bytes.
+    """The size of each node of a group; all memory is in bytes.
 
-    `memory` is the node's limit, object store included. `cpus` is how many CPUs Ray gives to tasks;
-    0 keeps tasks off the node. `cpu_limit`, the container's limit, is never 0: Ray needs CPUs.
+    `memory` is the node's limit, object store included. `cpus` are the CPUs that Ray gives to
+    tasks; 0 keeps tasks off the node. `cpu_limit` is the container's and never 0: Ray needs CPUs.
     """
 
     group: str
@@ -135,7 +135,7 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
 
 
 def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
-    """Return the template's values for a group's pods; a key with None is not rendered."""
+    """Return the template's values for a group's pods; None is not rendered."""
     spec = inputs.spec
     section = inputs.section
     gpus = node.gpus
@@ -177,7 +177,6 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
 
 
 def _container(inputs: Inputs, node: NodeSize, place: PodGroup, gpus: int) -> Values:
-    """Return the template's values for Ray's container."""
     section = inputs.section
     limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
     if gpus:
@@ -205,12 +204,12 @@ def _container(inputs: Inputs, node: NodeSize, place: PodGroup, gpus: int) -> Va
 
 
 def cpus(number: float) -> str:
-    """Return a number of CPUs in thousandths, in Kubernetes' notation: `500m`."""
+    """Return CPUs in Kubernetes' notation: `500m`."""
     return f"{round(number * 1000)}m"
 
 
 def quantity(size: int) -> str:
-    """Return bytes as a quantity of Kubernetes: `2Gi`, or the number if no unit divides it."""
+    """Return bytes in Kubernetes' notation: `2Gi`, or the number if no unit divides it."""
     for unit, factor in _UNITS.items():
         if size % factor == 0:
             return f"{size // factor}{unit}"
@@ -218,7 +217,7 @@ def quantity(size: int) -> str:
 
 
 def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
-    """Return HOME and USER for a `run_as_user` that the image may not know; {} without that key.
+    """Return HOME and USER for a `run_as_user` that the image may not know.
 
     Without USER, getpass.getuser() raises KeyError, and PyTorch's compiler fails.
     """
@@ -228,7 +227,7 @@ def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
 
 
 def pod_security(security: PodSecurity) -> Values | None:
-    """Return a pod's securityContext: user and group of all containers (PodSecurityContext)."""
+    """Return a pod's securityContext (PodSecurityContext): user and groups."""
     found: Values = {
         "runAsUser": security.run_as_user,
         "runAsGroup": security.run_as_group,
@@ -244,9 +243,9 @@ def pod_security(security: PodSecurity) -> Values | None:
 
 
 def container_security(security: PodSecurity) -> Values | None:
-    """Return a container's securityContext, which drops rights; None unless the file asks for it.
+    """Return a container's securityContext; None unless the file asks for `hardened`.
 
-    KubeRay copies the securityContext to its own containers.
+    KubeRay copies it to its own containers.
     """
     if not security.hardened:
         return None
@@ -263,7 +262,7 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 
 
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
-    """Return the affinity that spreads nodes over hosts, or keeps them together; None for neither.
+    """Return the affinity that spreads nodes over hosts, or keeps them together.
 
     ReadWriteOnce storage works on one host only, so all nodes must share a host.
     """
@@ -316,7 +315,7 @@ def _env(
 def _volumes(
     spec: ClusterSpec, section: KuberaySection, node: NodeSize
 ) -> tuple[list[Values], list[Values]]:
-    """Return the volumes and their mounts: shared memory, Ray's logs, outputs, home, the file's.
+    """Return the volumes and their mounts.
 
     The first two have KubeRay's names, so that KubeRay adds no duplicates.
     """

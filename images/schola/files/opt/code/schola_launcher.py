@@ -1,11 +1,10 @@
-"""schola-train: the launcher of the Schola that this image has, by that Schola's own words.
+"""schola-train: run the launcher of the Schola that this image has, with that launcher's flags.
 
 | Schola | its launcher | here |
 |---|---|---|
-| 1.0.0 | schola.scripts.ray.launch, PPO alone | in the words of this Ray: schola_train.py |
-| 1.1 and later | the same module; PPO, APPO or IMPALA behind the flags | as it is, on the task's
-node |
-| 2 | a command of its own: schola rllib train ppo ... | as it is |
+| 1.0.0 | schola.scripts.ray.launch, only PPO | translated for this Ray: schola_train.py |
+| 1.1 and later | the same; PPO, APPO or IMPALA after the flags | unchanged, on the task's node |
+| 2 | a command of its own: schola rllib train ppo ... | unchanged |
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ CHECK = "--check"
 
 
 def main() -> None:
-    """Train, or check that it could begin."""
+    """Train; with --check, only check that a training could begin."""
     words = sys.argv[1:]
     try:
         launch = importlib.import_module("schola.scripts.ray.launch")
     except ModuleNotFoundError as error:
-        # Schola 2 has no such module; whatever else is missing is an error.
+        # Schola 2 has no such module; any other missing module is an error.
         if error.name not in ("schola.scripts.ray", "schola.scripts.ray.launch"):
             raise
         run_command(words)
@@ -53,14 +52,13 @@ def main() -> None:
 
 
 def with_defaults(make_parser: Any) -> Any:
-    """Return Schola's parser with what is right on a cluster where a flag does not say
-    otherwise.
-    """
+    """Wrap `make_parser`: its parser gets defaults that are right on a cluster."""
 
     def make() -> Any:
         parser = make_parser()
         parser.prog = "schola-train"
-        # Without it, the launcher starts a Ray of its own; the learner's CPUs are the task's.
+        # Without `using_cluster`, the launcher starts a Ray of its own. The learner uses the task's
+        # CPUs.
         parser.set_defaults(using_cluster=True, num_cpus_for_main_process=0)
         if checkpoints := schola_place.checkpoints():
             parser.set_defaults(checkpoint_dir=checkpoints)
@@ -70,9 +68,7 @@ def with_defaults(make_parser: Any) -> Any:
 
 
 def on_the_tasks_node(run: Any) -> Any:
-    """Return `tune.run` with the learner on this node: its checkpoints must be found by this
-    process.
-    """
+    """Wrap `tune.run`: the learner runs on this node, where this process finds its checkpoints."""
 
     def run_here(algorithm: str, *, config: Any, **how: Any) -> Any:
         config.resources(custom_resources_for_main_process=schola_place.this_node())
@@ -82,14 +78,14 @@ def on_the_tasks_node(run: Any) -> Any:
 
 
 def checked(asked: Any) -> None:
-    """Make RLlib's configuration of the algorithm, and end."""
+    """Only make RLlib's configuration of the algorithm; train nothing."""
     settings = asked.algorithm_settings
     settings.rllib_config()
     print(f"schola-train: would train {settings.name}, by the launcher of this Schola")
 
 
 def run_command(words: list[str]) -> None:
-    """Run the command of Schola 2 in the place of this process."""
+    """Replace this process by the command of Schola 2."""
     program = shutil.which("schola")
     if program is None:
         sys.exit(

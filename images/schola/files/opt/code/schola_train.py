@@ -1,8 +1,8 @@
-"""Schola 1.0.0's own launcher for RLlib, on the Ray of this image; schola_launcher.py begins here.
+"""Run Schola 1.0.0's own launcher for RLlib on the Ray of this image; see schola_launcher.py.
 
-The launcher of Schola 1.0.0 was written for Ray 2.35. This module translates what newer Rays call
-or take in another way, and changes nothing of Schola. RLlib and Schola are installed on every node,
-and what is defined here reaches the nodes' processes by cloudpickle.
+The launcher was written for Ray 2.35. This module translates the names and calls that newer Rays
+changed, and changes nothing of Schola. RLlib and Schola are installed on every node; the classes
+and functions of this module reach the nodes' processes by cloudpickle.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ from schola.core.unreal_connections import StandaloneUnrealConnection
 from schola.scripts.ray import launch
 from schola_place import checkpoints, this_node
 
-# Names that Ray 2.40 removed, and those that it warns of since.
+# Names that Ray 2.40 removed or warns of, and their present names.
 NEW_NAMES = {"sgd_minibatch_size": "minibatch_size", "num_sgd_iter": "num_epochs"}
 
-OWN_RAY = (
-    "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml says it"
-)
+OWN_RAY = "--num-cpus starts a Ray of its own and fails on a cluster; use resources: in job.yaml"
 NO_LEARNERS = (
-    "--num-learners does nothing: RLlib has learners of their own only for its newer kind of "
-    "environments, of which Schola's is none. --num-env-runners plays in several processes"
+    "--num-learners does nothing: RLlib has separate learners only for its newer kind of "
+    "environments, and Schola's are of the older kind. --num-env-runners plays in several processes"
 )
 ONE_PORT = "several env runners have a game each, and cannot share a port; leave --port out"
 
-# A packaged game is a script that starts the game: a kill of the script leaves the game. So both
-# are one process group, and it ends with the process that plays ($0), however that one ends.
+# A packaged game is a script that starts the game; killing the script does not end the game.
+# Therefore both are one process group, which is killed when the process that plays ($0) has ended.
 WITH_ITS_PLAYER = """
 game=$$
 {
@@ -50,7 +48,7 @@ exec "$@"
 
 
 def main() -> None:
-    """Train, or check that it could begin."""
+    """Train; with --check, only check that a training could begin."""
     given = vars(parser().parse_args())
     env_runners = given.pop("num_env_runners")
     checks = given.pop("check")
@@ -75,7 +73,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the launcher's parser, with what this program takes besides."""
+    """Return the launcher's parser, with this program's own flags."""
     made = launch.make_parser()
     made.prog = "schola-train"
     ours = made.add_argument_group("Trainyard")
@@ -90,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     ours.add_argument(
         "--check",
         action="store_true",
-        help="build what would be trained, and end: without a game, without a cluster",
+        help="only check that a training could begin, without a game and a cluster",
     )
 
     if directory := checkpoints():
@@ -100,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def refusal(given: dict[str, Any], env_runners: int) -> str:
-    """Return what of the command line cannot work on a cluster."""
+    """Return why the flags cannot work on a cluster; "" if they can."""
     if given["num_cpus"]:
         return OWN_RAY
     if given["port"] and env_runners > 1:
@@ -109,13 +107,13 @@ def refusal(given: dict[str, Any], env_runners: int) -> str:
 
 
 class Configuration:
-    """Stands for PPOConfig in the launcher, and passes each call on to it in this Ray's words."""
+    """Takes the place of PPOConfig in the launcher; passes calls on with this Ray's names."""
 
     def __init__(self, env_runners: int, *, room: Callable[[], dict[str, Any]]) -> None:
-        # Schola's environment is a BaseEnv of RLlib, which its newer API does not take.
+        # Schola's environment is a BaseEnv of RLlib, which RLlib's newer API rejects.
         older = {"enable_rl_module_and_learner": False, "enable_env_runner_and_connector_v2": False}
         self.made = PPOConfig().api_stack(**older)
-        # Ray gives a process without CPUs of its own one thread.
+        # Ray gives only one thread to a process without CPUs of its own.
         if threads := int(os.environ.get("OMP_NUM_THREADS", "0")):
             self.made.callbacks(threaded(threads))
         self._env_runners = env_runners
@@ -123,7 +121,8 @@ class Configuration:
 
     def __getattr__(self, method: str) -> Callable[..., Configuration]:
         def call(*given: Any, **named: Any) -> Configuration:
-            # The launcher says None for what was not asked; RLlib compares it with numbers.
+            # The launcher passes None for flags that are not given; RLlib would compare None with
+            # numbers.
             asked = {key: value for key, value in named.items() if value is not None}
             renamed = {NEW_NAMES.get(key, key): value for key, value in asked.items()}
             getattr(self.made, method)(*given, **renamed)
@@ -132,21 +131,21 @@ class Configuration:
         return call
 
     def env_runners(self, **named: Any) -> Configuration:
-        """Play in as many processes as were asked for, each its part of a batch."""
+        """Play in as many processes as were asked for; each plays its part of a batch."""
         self.made.env_runners(**named)
         if self._env_runners:
             self.made.env_runners(num_env_runners=self._env_runners, rollout_fragment_length="auto")
         return self
 
     def resources(self, **named: Any) -> Configuration:
-        """Put the learner where its results come home from."""
+        """Put the learner on this node, from which its results come home."""
         asked = {key: value for key, value in named.items() if value is not None}
         self.made.resources(**{**self._room(), **asked})
         return self
 
 
 def threaded(threads: int) -> type[RLlibCallback]:
-    """Return what gives the learner its threads, once it is there."""
+    """Return a callback that gives the learner its threads once it exists."""
 
     class Threads(RLlibCallback):
         def on_algorithm_init(self, **given: Any) -> None:
@@ -156,9 +155,9 @@ def threaded(threads: int) -> type[RLlibCallback]:
 
 
 def on_this_node() -> dict[str, Any]:
-    """Return what keeps the learner on the task's node, in the room that the task has.
+    """Return the resources that keep the learner on the task's node, within the task's CPUs.
 
-    Its checkpoints must be found by this process, and nodes need not share a disk.
+    This process must find the learner's checkpoints, and nodes need not share a disk.
     """
     return {"num_cpus_for_main_process": 0, "custom_resources_for_main_process": this_node()}
 
@@ -168,14 +167,14 @@ def trained(algorithm: str, *, config: Configuration, **how: Any) -> Any:
 
 
 def checked(algorithm: str, *, config: Configuration, **how: Any) -> None:
-    """Let RLlib validate the configuration, as it does first of all, and end."""
+    """Let RLlib validate the configuration, instead of a training; then exit."""
     request = PPO.default_resource_request(config.made)
     print("schola-train: would train, with", request.bundles)
     sys.exit(0)
 
 
 class NoGame:
-    """Stands for a game, which the launcher asks for its agents first of all."""
+    """Takes the place of a game for --check: the launcher first asks a game for its agents."""
 
     obs_defns = ({0: None},)
     agent_display_names = ({0: "agent"},)
@@ -188,10 +187,10 @@ class NoGame:
 
 
 class Arguments(launch.RLlibArgs):
-    """The launcher's options; each process that plays makes its game from it."""
+    """The launcher's options, from which each process that plays makes its game."""
 
     def make_unreal_connection(self) -> Any:
-        """Return the connection to a game, which starts now if games are to be started."""
+        """Return the connection to a game, and start the game if `launch_unreal` is set."""
         if not self.launch_unreal:
             return super().make_unreal_connection()
         return Game(
@@ -220,7 +219,7 @@ class Game(StandaloneUnrealConnection):
         return ["setsid", "bash", "-c", WITH_ITS_PLAYER, player, *super().make_args()]
 
     def close(self) -> None:
-        """End the game; a second time does nothing."""
+        """End the game; safe to repeat."""
         game = self.env_process
         super().close()
         if game is not None:
