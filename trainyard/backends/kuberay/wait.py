@@ -155,7 +155,7 @@ def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
 
 
 def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
-    """Return the cause for too long without a change; () while an image is pulled."""
+    """Return the causes to report if nothing changes for too long; () while an image is pulled."""
     if any(node.is_pulling for node in unready):
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)

@@ -36,6 +36,7 @@ class Identity:
     known_hosts: Path
 
     def options(self) -> list[str]:
+        """Return the arguments for `ssh`."""
         options = [
             "IdentitiesOnly=yes",
             f"UserKnownHostsFile={self.known_hosts}",
