@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.job_directories import sent, write
 from trainyard.dispatch.package import pack
 from trainyard.dispatch.plan import prepare, record_of
 from trainyard.endpoint import Endpoint
+from trainyard.seams.git import changed as changed_files
 from trainyard.seams.git import revision
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.job import JobSpec
@@ -119,6 +121,18 @@ def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path:
         1,
         ["a.pyc"],
     )
+
+
+def test_changed_files_have_their_names_also_where_those_are_not_utf_8(tmp_path: Path) -> None:
+    names = (" first", os.fsdecode(b"caf\xe9.txt"), "zwei\nzeilen")
+    for name in names:
+        (tmp_path / name).write_text("1")
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+    for command in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "one"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, timeout=20)
+    for name in names:
+        (tmp_path / name).write_text("2")
+    assert sorted(changed_files(tmp_path)) == sorted(names)
 
 
 def test_the_git_revision_knows_whether_something_was_changed(tmp_path: Path) -> None:

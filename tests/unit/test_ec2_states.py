@@ -621,6 +621,20 @@ def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_insta
     assert shells[0] == shells[1]
 
 
+def test_a_head_that_is_too_busy_to_answer_has_an_unknown_autoscaler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class BusyHead:
+        def run(self, words: list[str], *, seconds: float) -> None:
+            raise NotReadyError(f"{words[0]} took longer than {seconds:.0f} s")
+
+    monkeypatch.setattr(snapshot, "reach", lambda location, head: BusyHead())
+    head = snapshot._instance(instance(1, "head"))
+    assert ec2.status._autoscaler(place(FakeAws([])), head) == (
+        "it is not known whether the autoscaler on the head runs: bash took longer than 20 s"
+    )
+
+
 def test_what_is_paid_for_is_what_runs_and_is_ours(aws: FakeAws) -> None:
     aws.made = [
         instance(1, "head"),

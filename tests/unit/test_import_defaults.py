@@ -54,6 +54,12 @@ def up(
             {"min": 0, "max": 3},
             "grows without a limit there; `max: 3` is written",
         ),
+        (
+            {"replicas": 3, "numOfHosts": 2},
+            AUTOSCALED,
+            {"min": 0, "max": 6},
+            "grows without a limit there; `max: 6` is written",
+        ),
         ({"minReplicas": 2, "maxReplicas": 2}, AUTOSCALED, {"count": 2}, None),
     ],
 )

@@ -42,6 +42,11 @@ def test_placement_groups_and_each_resource_are_named() -> None:
     )
 
 
+def test_tasks_beyond_three_are_counted() -> None:
+    text = explain(THREE, Connected(("a", "b", "c", "d", "e")), [])
+    assert text.startswith("pending in Ray for one of a, b, c and 2 more: 3 requests for 1 CPU")
+
+
 def test_a_demand_is_said_after_a_while_and_taken_back_with_few_questions() -> None:
     now = [0.0]
     written: list[Event] = []

@@ -139,6 +139,17 @@ def test_a_long_curve_keeps_a_bounded_number_of_points_and_its_last() -> None:
     assert len(curve.steps) < 100
 
 
+def test_a_curve_that_begins_again_below_its_first_step_keeps_its_first_point() -> None:
+    curve = Curve(4)
+    for step in range(10, 17):
+        curve.add(step, 1.0)
+    curve.add(5, 2.0, 30.0)
+    assert plain(curve) == [(5, 2.0)]
+    assert list(curve.times) == [30.0]
+    curve.add(6, 3.0)
+    assert plain(curve) == [(5, 2.0), (6, 3.0)]
+
+
 def plugin(name: str) -> SummaryMetadata:
     return SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=name))
 

@@ -64,6 +64,10 @@ class Curve:
             del self.steps[keep:]
             del self.values[keep:]
             del self.times[keep:]
+            if keep == 0:
+                # A training that begins again is a curve of its own: its first point is kept.
+                self._seen = 0
+                self._every = 1
 
         if self._seen % self._every == 0:
             self.steps.append(step)

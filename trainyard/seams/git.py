@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -36,16 +37,21 @@ def described(directory: Path) -> str | None:
 
 def changed(top: Path) -> tuple[str, ...]:
     """Return the tracked files that differ from the last commit, also removed ones."""
-    names = _git(top, "diff", "--name-only", "--no-renames", "-z", "HEAD") or ""
-    return tuple(filter(None, names.split("\0")))
+    names = _output(top, "diff", "--name-only", "--no-renames", "-z", "HEAD") or b""
+    return tuple(os.fsdecode(name) for name in names.split(b"\0") if name)
 
 
 def _git(directory: Path, *arguments: str) -> str | None:
+    output = _output(directory, *arguments)
+    if output is None:
+        return None
+    return os.fsdecode(output).strip()
+
+
+def _output(directory: Path, *arguments: str) -> bytes | None:
     # --no-optional-locks: git does not write the repository's index.
     command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=_SECONDS
-        ).stdout.strip()
+        return subprocess.run(command, capture_output=True, check=True, timeout=_SECONDS).stdout
     except (OSError, subprocess.SubprocessError):
         return None

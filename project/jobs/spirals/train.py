@@ -40,6 +40,11 @@ def forward(network: list[np.ndarray], points: np.ndarray) -> list[np.ndarray]:
     return seen
 
 
+def right(chance: np.ndarray, label: np.ndarray) -> float:
+    """Return the share of points whose spiral is recognized."""
+    return float(((chance > 0.5) == label).mean())
+
+
 def gradients(
     network: list[np.ndarray], seen: list[np.ndarray], label: np.ndarray
 ) -> list[np.ndarray]:
@@ -75,27 +80,22 @@ def main() -> int:
 
     random = np.random.default_rng(asked.seed)
     network = []
-
     for size, next_size in pairwise(LAYERS):
-        for array in (
-            random.normal(0, 1 / np.sqrt(size), (size, next_size)) * 2,
-            np.zeros(next_size),
-        ):
-            network.append(array)
+        network.append(random.normal(0, 1 / np.sqrt(size), (size, next_size)) * 2)
+        network.append(np.zeros(next_size))
 
     points, label = spirals(random, 600)
-    mean, spread = (
-        [np.zeros_like(array) for array in network],
-        [np.zeros_like(array) for array in network],
-    )
-    first, accuracy = 1, 0.0
+    mean = [np.zeros_like(array) for array in network]
+    spread = [np.zeros_like(array) for array in network]
+    first = 1
 
     if CHECKPOINT.exists():
         saved = np.load(CHECKPOINT)
         first = int(saved["step"]) + 1
-        network, mean, spread = (
-            [saved[f"{kind}{i}"] for i in range(len(network))] for kind in "nms"
-        )
+        arrays = range(len(network))
+        network = [saved[f"n{i}"] for i in arrays]
+        mean = [saved[f"m{i}"] for i in arrays]
+        spread = [saved[f"s{i}"] for i in arrays]
         print(f"continues after step {first - 1}", flush=True)
 
     curves = SummaryWriter(str(OUTPUT / "tensorboard"))
@@ -112,15 +112,15 @@ def main() -> int:
             )
 
         if step % 20 == 0:
-            accuracy = float(((seen[-1] > 0.5) == label).mean())
-            curves.add_scalar("accuracy", accuracy, step)
+            curves.add_scalar("accuracy", right(seen[-1], label), step)
             curves.add_scalar("loss", float(((seen[-1] - label) ** 2).mean()), step)
 
         if step % 100 == 0:
-            print(f"step {step:,}: {accuracy:.1%} right", flush=True)
+            print(f"step {step:,}: {right(seen[-1], label):.1%} right", flush=True)
             save(step, n=network, m=mean, s=spread)
 
     curves.close()
+    accuracy = right(forward(network, points)[-1], label)
     (OUTPUT / "result.json").write_text(
         json.dumps({"seed": asked.seed, "accuracy": accuracy}) + "\n"
     )

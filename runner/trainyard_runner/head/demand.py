@@ -93,17 +93,22 @@ def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> 
         return ""
 
     free = [_free(name, demand) for name in sorted(_resources(demand))]
+    waiting = "; ".join(lines)
+    return f"pending in Ray for {_programs(connected)}: {waiting}; {', '.join(free)}"
+
+
+def _programs(connected: Connected) -> str:
     tasks = connected.tasks
     if len(tasks) == 1:
-        who = f"task {tasks[0]}"
+        named = f"task {tasks[0]}"
     else:
-        who = f"one of {', '.join(tasks[:3])}"
+        named = f"one of {', '.join(tasks[:3])}"
 
+    if len(tasks) > 3:
+        named += f" and {len(tasks) - 3} more"
     if connected.has_others:
-        who += ", or another program on this cluster"
-
-    waiting = "; ".join(lines)
-    return f"pending in Ray for {who}: {waiting}; {', '.join(free)}"
+        named += ", or another program on this cluster"
+    return named
 
 
 def _resources(demand: Demand) -> frozenset[str]:

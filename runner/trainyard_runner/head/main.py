@@ -26,7 +26,7 @@ from trainyard_runner.head.scheduler import Scheduler
 from trainyard_runner.head.submitting import Sent, Submitter
 from trainyard_runner.head.sweep import Sweep
 from trainyard_runner.head.waiting import WaitingWatch
-from trainyard_runner.wire import names, plan, shares
+from trainyard_runner.wire import names, plan, shares, space
 from trainyard_runner.wire.events import GateEnded, Note, RunEnded, RunStarted
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.resume import Resume
@@ -151,13 +151,16 @@ def _write_start(the_plan: plan.Plan, stream: EventStream, kept: durable.Kept) -
 
 
 def _lacks_packages(the_plan: plan.Plan) -> RunEnded | None:
-    package = None
-    if the_plan.sweep:
-        package = study.missing(the_plan.sweep["search"])
+    if not the_plan.sweep:
+        return None
+    search = the_plan.sweep["search"]
+    package = study.missing(search)
     if package is None:
         return None
+
     error = f"a sweep needs {package}, and the head's Python ({sys.executable}) does not have it"
-    hint = "Add it to the image's requirements.txt; on a local cluster: pip install cmaes optuna"
+    needed = " ".join(space.packages(search))
+    hint = f"Add it to the image's requirements.txt; on a local cluster: pip install {needed}"
     return RunEnded("failed", SMOKE_FAILED, counts={}, error=error, hint=hint)
 
 

@@ -19,7 +19,13 @@ from trainyard.backends.shared import logs
 from trainyard.backends.shared.logs import LogFile
 from trainyard.backends.shared.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import Endpoint
-from trainyard.errors import LockedOutError, OutsideError, RequestError
+from trainyard.errors import (
+    LockedOutError,
+    OutsideError,
+    RequestError,
+    TrainyardError,
+    in_a_line,
+)
 from trainyard.results.formats import duration
 from trainyard.seams.ssh.login import HostError
 from trainyard.spec.cluster import ClusterSpec
@@ -96,11 +102,16 @@ def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
 
 def _autoscaler(location: Location, head: Instance) -> str:
     """Ask the head by SSH if its autoscaler runs, and when it last wrote; Ray shows neither."""
+    unknown = "it is not known whether the autoscaler on the head runs"
     words = snapshot.inside(head, ["bash", "-c", _ASK], terminal=False)
-    ran = snapshot.reach(location, head).run(words, seconds=ANSWER_SECONDS)
+    try:
+        ran = snapshot.reach(location, head).run(words, seconds=ANSWER_SECONDS)
+    except TrainyardError as error:
+        return f"{unknown}: {in_a_line(error)}"
+
     answers = ran.stdout.split()
     if len(answers) < 3:
-        return "it is not known whether the autoscaler on the head runs"
+        return unknown
 
     runs, last, now = answers[:3]
     if runs == "no":

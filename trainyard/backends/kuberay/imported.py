@@ -143,7 +143,7 @@ class _Conversion:
                 f"group {group['name']}: each of the {hosts} hosts of a replica is a node here"
             )
 
-        least, wanted, most = self._replicas(place, group["name"], grows=grows)
+        least, wanted, most = self._replicas(place, group["name"], grows=grows, hosts=hosts)
         own_idle = take(*place, "idleTimeoutSeconds")
         if grows and most > least:
             group |= {"min": least * hosts, "max": most * hosts}
@@ -156,7 +156,9 @@ class _Conversion:
 
         return {**group, **self._group(place, group["name"])}
 
-    def _replicas(self, place: tuple[Step, ...], name: str, *, grows: bool) -> tuple[int, int, int]:
+    def _replicas(
+        self, place: tuple[Step, ...], name: str, *, grows: bool, hosts: int
+    ) -> tuple[int, int, int]:
         """Return the least, desired and most replicas (KubeRay's GetWorkerGroupDesiredReplicas)."""
         replicas = self._from.take(*place, "replicas")
         least = self._from.take(*place, "minReplicas") or 0
@@ -177,8 +179,8 @@ class _Conversion:
         if grows and most == _UNBOUNDED:
             most = max(wanted, least + 1)
             self._notes.append(
-                f"group {name}: grows without a limit there; `max: {most}` is written, which may "
-                "be too few"
+                f"group {name}: grows without a limit there; `max: {most * hosts}` is written, "
+                "which may be too few"
             )
 
         return least, wanted, most

@@ -149,7 +149,9 @@ def made_by_us(kube: Kube, namespace: str) -> bool:
 
 def _chart(section: Section, site: Site) -> Chart:
     if section.chart.startswith((".", "/", "~")) or section.chart.endswith(".tgz"):
-        path = section.chart.replace("~", site.environ.get("HOME", "~"), 1)
+        path = section.chart
+        if path.startswith("~"):
+            path = site.environ.get("HOME", "~") + path[1:]
         return Chart(str(site.directory / path))
     return Chart(section.chart, repository=section.repository, version=section.version)
 

@@ -60,7 +60,7 @@ def commands(line: str) -> list[list[str]] | None:
         for word in lexer:
             if word in (";", "&&"):
                 found.append([])
-            elif set(word) <= set(";&|<>()"):
+            elif word and set(word) <= set(";&|<>()"):
                 return None
             else:
                 found[-1].append(word)
