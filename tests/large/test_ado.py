@@ -103,7 +103,7 @@ def test_ado_explores_and_searches_in_pods(kube: KubeBed, operator: None, tmp_pa
         searched(lab, IN_THE_IMAGE)
 
 
-def test_a_walk_that_was_stopped_measures_what_is_missing(containers: Yard) -> None:
+def test_a_resumed_walk_measures_only_the_missing_pairs(containers: Yard) -> None:
     first = stopped(containers, "ado", at=r"Experiments completed: [1-9]")
     again = resumed(containers, first)
     # Measurements from before the stop are not repeated.

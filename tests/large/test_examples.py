@@ -236,7 +236,7 @@ def test_rllib_takes_any_algorithm_environment_and_config(
         ("PPO", "no_env.Mine", "{}", "--env=no_env.Mine: No module named 'no_env'"),
     ],
 )
-def test_what_rllib_does_not_know_is_one_error(
+def test_an_unknown_rllib_argument_is_one_error_without_a_retry(
     run: str, env: str, config: str, said: str, torch_lab: Yard
 ) -> None:
     command = rllib(run=run, env=env, config=config, stop="{}")
@@ -299,7 +299,7 @@ def test_rllib_as_shipped_runs_with_what_ray_installs(plain: Yard) -> None:
     trains_as_shipped(plain)
 
 
-def test_rllib_as_shipped_runs_on_two_nodes_that_each_install_what_it_needs(
+def test_rllib_as_shipped_runs_on_two_nodes_with_what_ray_installs(
     fresh: Yard, engine: BedEngine
 ) -> None:
     fresh.environ.update(engine.environ())

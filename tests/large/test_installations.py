@@ -147,7 +147,7 @@ def test_every_command_of_an_installation_ends_with_a_described_code(
     assert wrong == {}
 
 
-def test_what_an_extra_would_bring_is_named_by_what_needs_it(
+def test_a_missing_package_is_reported_by_the_commands_that_need_it(
     alone: Installation, extra: str
 ) -> None:
     alone.trainyard("init")

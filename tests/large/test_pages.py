@@ -120,7 +120,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("version", PYTHONS)
 @pytest.mark.parametrize("name", WITH_COMMANDS)
-def test_what_a_page_says_works(home: Path, name: str, version: str) -> None:
+def test_every_command_of_a_page_works(home: Path, name: str, version: str) -> None:
     done = subprocess.run(
         ["bash", "-c", script(name)],
         cwd=home / "trainyard",

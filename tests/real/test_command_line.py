@@ -155,7 +155,7 @@ def test_a_registry_that_nodes_elsewhere_could_not_reach_gets_no_image(
 @pytest.mark.parametrize(
     "words", [["cluster.plan"], ["train.list"], ["cluster.list", "--json"], ["--list"]]
 )
-def test_a_terminal_shows_of_a_text_what_it_can(
+def test_text_outside_a_terminals_encoding_is_no_error(
     fresh: Yard, encoding: str, words: list[str]
 ) -> None:
     fresh.write_cluster("name: {name}\nbackend: local\nworkers: [{{name: gpu, count: 2}}]\n")
@@ -200,7 +200,7 @@ def test_output_without_room_is_an_error_and_closed_output_is_none(
 
 @pytest.mark.parametrize("variable", ["XDG_STATE_HOME", "HOME"])
 @pytest.mark.parametrize("kind", ["file", "link to nothing"])
-def test_what_stands_in_the_place_of_a_directory_is_named(
+def test_a_file_or_dead_link_in_place_of_a_directory_is_named(
     fresh: Yard, variable: str, kind: str
 ) -> None:
     fresh.write_cluster("name: {name}\nbackend: local\n")

@@ -288,7 +288,9 @@ def test_logs_of_a_node_are_its_own_and_a_wrong_name_lists_the_right_ones(lab: Y
         )
 
 
-def test_a_command_runs_on_a_node_and_its_exit_code_is_ours(lab: Yard, engine: BedEngine) -> None:
+def test_cluster_shell_exits_with_the_code_of_its_command_on_a_node(
+    lab: Yard, engine: BedEngine
+) -> None:
     done = lab.run(
         "cluster.shell", "cpu-1", "--command", "hostname; echo gone wrong >&2; exit 7", expect=7
     )
@@ -450,7 +452,7 @@ def test_another_head_is_made_only_when_that_is_meant(lab: Yard, engine: BedEngi
     ]
 
 
-def test_what_cannot_be_made_says_why(other: Yard, engine: BedEngine) -> None:
+def test_a_cluster_that_cannot_be_made_reports_the_cause(other: Yard, engine: BedEngine) -> None:
     other.write_cluster(ALONE)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -526,7 +528,7 @@ def test_two_clusters_side_by_side_do_not_see_each_other(
     assert set(lab.states().values()) == {"up"}
 
 
-def test_a_cluster_of_somebody_else_is_left_alone(lab: Yard, other: Yard) -> None:
+def test_commands_refuse_a_foreign_cluster_of_the_same_name(lab: Yard, other: Yard) -> None:
     file = other.write_cluster(LAB, name="compose-lab")
     for task in ("cluster.up", "cluster.status", "smoke.run", "cluster.down"):
         refused = other.run(task, "-f", str(file), expect=2)
@@ -548,9 +550,7 @@ def test_a_container_of_others_with_a_node_s_name_is_named(other: Yard, engine: 
         engine.docker("rm", "trainyard-compose-other-head")
 
 
-def test_a_volume_of_others_under_the_name_of_ours_is_not_taken_over(
-    other: Yard, engine: BedEngine
-) -> None:
+def test_a_foreign_volume_is_refused_by_up_and_kept_by_down(other: Yard, engine: BedEngine) -> None:
     other.write_cluster(ALONE)
     volume = "trainyard-compose-other-outputs"
     engine.docker("volume", "create", volume)
@@ -588,7 +588,7 @@ def test_without_compose_the_plugin_is_asked_for(other: Yard, tmp_path: Path) ->
     assert "error: `docker compose` does not work here" in refused.stderr
 
 
-def test_without_a_docker_engine_nobody_knows_how_the_cluster_is(
+def test_a_cluster_is_unknown_while_its_docker_engine_does_not_answer(
     other: Yard, tmp_path: Path
 ) -> None:
     nobody = Yard(

@@ -76,7 +76,7 @@ def test_the_cluster_answers_through_a_tunnel_that_ends_with_the_command(
     )
 
 
-def test_a_run_goes_on_when_its_tunnel_breaks(far: Yard, docker_host: DockerHost) -> None:
+def test_a_run_completes_when_its_tunnel_breaks(far: Yard, docker_host: DockerHost) -> None:
     lines = 300
     job = f'command: [python3, count.py, "{lines}", "0.3"]\nresources: {{cpus: 1}}\n'
     write_job(far, "counting", job, count=COUNTING)

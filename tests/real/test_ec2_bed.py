@@ -43,7 +43,9 @@ def test_the_head_launches_a_worker_by_its_profile_and_the_worker_joins(
     assert set(head.run("su", "-", USER, "-c", f'python -c "{nodes}"').stdout.split()) == addresses
 
 
-def test_an_instance_learns_about_itself_and_nobody_else_does(cloud: Cloud, head: Instance) -> None:
+def test_an_instance_reads_its_own_metadata_and_other_machines_cannot(
+    cloud: Cloud, head: Instance
+) -> None:
     assert head.run("wget", "-qO-", METADATA).stdout == head.id
     who = (
         "import boto3; print(boto3.client('sts', "

@@ -66,7 +66,9 @@ def kill(yard: Yard, command: subprocess.Popen[str]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_what_is_killed_before_there_is_a_head_leaves_no_instance(cloud: Cloud, yard: Yard) -> None:
+def test_an_up_killed_before_the_launch_of_its_head_leaves_no_instance(
+    cloud: Cloud, yard: Yard
+) -> None:
     cloud.fail(Fault("ec2:RunInstances", *THROTTLED, seconds=3))
     up, has_come = while_up(
         yard, lambda: bool(cloud.requests("ec2:RunInstances")), lambda up: kill(yard, up)

@@ -172,7 +172,9 @@ def test_credentials_have_not_expired(lab: Yard, account: Cloud) -> None:
         ),
     ],
 )
-def test_what_the_file_names_exists(lab: Yard, section: str, problems: list[str]) -> None:
+def test_missing_resources_that_the_cluster_file_names_are_reported(
+    lab: Yard, section: str, problems: list[str]
+) -> None:
     assert wrong(lab, section) == problems
 
 
@@ -215,7 +217,9 @@ def test_a_disk_holds_the_image_three_times_beside_the_ami(lab: Yard) -> None:
     ]
 
 
-def test_groups_get_what_they_ask_for(lab: Yard, account: Cloud) -> None:
+def test_limits_of_zone_quota_and_role_are_reported_for_the_groups(
+    lab: Yard, account: Cloud
+) -> None:
     # ray up exits 0, and the workers never come; VcpuLimitExceeded, Unsupported or
     # AuthFailure.ServiceLinkedRoleCreationNotPermitted is in the head's monitor.out.
     account.quota("L-3819A6DF", 8)
@@ -310,7 +314,7 @@ def test_chance_does_not_choose_between_public_and_private_subnets(
     )
 
 
-def test_who_may_not_ask_is_not_kept_from_making_a_cluster(lab: Yard, account: Cloud) -> None:
+def test_a_plan_lists_checks_that_aws_forbids_as_not_checked(lab: Yard, account: Cloud) -> None:
     for action in ("servicequotas:*", "iam:Simulate*", "ec2:DescribeRegions"):
         account.fail(Fault(action, "AccessDenied", "no", status=403))
 

@@ -38,7 +38,7 @@ def test_it_is_checked_and_shown_and_nothing_is_made_or_removed(yard: Yard, fres
     assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
 
 
-def test_an_address_where_nobody_answers_is_down(fresh: Yard) -> None:
+def test_an_existing_cluster_that_does_not_answer_is_down(fresh: Yard) -> None:
     fresh.write_cluster(
         "name: {name}\nbackend: existing\nauth: none\nexisting: {{address: 'http://127.0.0.1:9'}}\n"
     )

@@ -49,7 +49,7 @@ def test_the_first_step_that_fails_is_the_last(tmp_path: Path, image: str) -> No
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_what_the_scripts_give_to_python_can_be_read(image: str) -> None:
+def test_python_programs_in_the_scripts_compile(image: str) -> None:
     script = (paths.shipped("images") / image / "check-on-a-gpu-host.sh").read_text()
     programs = [part.split("\nEND\n")[0] for part in script.split("<<'END'\n")[1:]]
     assert programs

@@ -85,7 +85,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("body", ["<html>\n", '{"submission_id": 5, "ray_version": 5}\n'])
-def test_who_is_not_rays_dashboard_is_called_so(run: Run, command: str, body: str) -> None:
+def test_a_server_that_is_not_rays_dashboard_is_reported(run: Run, command: str, body: str) -> None:
     with dashboard({"/": body}) as server:
         code, said = run(server, *command.split())
     assert (code, f"the server at {server.address} is not Ray's dashboard" in said) == (
@@ -103,7 +103,7 @@ def test_who_is_not_rays_dashboard_is_called_so(run: Run, command: str, body: st
         '{"data": {"result": {"result": [{"node_id": "n", "resources_total": {"CPU": NaN}}]}}}',
     ],
 )
-def test_no_answer_is_a_bug_of_ours(run: Run, body: str) -> None:
+def test_a_malformed_answer_is_an_error_of_the_cluster(run: Run, body: str) -> None:
     with dashboard({"/": body}) as server:
         assert run(server, "cluster.status")[0] == 6
 
@@ -143,7 +143,7 @@ def test_a_malformed_stream_is_an_error_of_the_cluster(
 
 
 @pytest.mark.parametrize("line", ["{}\n", "x\n", '{"seq": 0}\n' * 2, "x"])
-def test_what_is_no_stream_ends_with_an_error(run: Run, line: str) -> None:
+def test_an_invalid_event_stream_ends_with_an_error(run: Run, line: str) -> None:
     with dashboard(
         HONEST | {"/api/v0/logs/file": line}, endless="/api/v0/logs" if line == "x" else "-"
     ) as server:

@@ -120,7 +120,7 @@ def test_all_that_can_be_read_comes_home_and_nothing_else(ran: Ran) -> None:
         assert brought == HOME.get(name, set()), name
 
 
-def test_what_was_left_out_is_said(ran: Ran) -> None:
+def test_outputs_that_were_left_out_are_reported(ran: Ran) -> None:
     events = (ran.run / "events.jsonl").read_text()
     assert "output_is_a_link: not brought back" in events
     assert "it cannot be read: File name too long" in events

@@ -185,7 +185,7 @@ def test_a_login_command_that_fails_is_named_with_its_words(
     assert reason in caught.value.what
 
 
-def test_a_port_on_which_nobody_listens_is_named(lab: Kube) -> None:
+def test_a_remote_port_without_a_listener_is_reported(lab: Kube) -> None:
     here = forward.forward(
         lab, namespace=NAMESPACE, find=lambda: "server", port=8001, what="the server"
     )

@@ -310,7 +310,7 @@ def test_a_group_asks_for_its_own_and_ray_has_its_labels_and_parameters(
     assert requests == [{"cpu": "200m", "memory": "200Mi"}] * 2
 
 
-def test_a_command_connects_to_ray_and_what_it_starts_there_is_like_itself(lab: Yard) -> None:
+def test_ray_tasks_and_actors_of_a_command_have_its_environment(lab: Yard) -> None:
     directory = matrix.write(lab, "pip")
     lab.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
     printed = (newest(lab) / "logs" / f"{directory.name}.1.log").read_text()
@@ -347,7 +347,7 @@ def test_scale_changes_one_group_and_says_what_the_file_still_says(
     assert "workers has no entry 'gpu'" in unknown.stderr
 
 
-def test_recreate_makes_every_node_anew_and_keeps_what_was_written(
+def test_recreate_replaces_the_head_and_keeps_the_token_and_outputs(
     second: Yard, kube: KubeBed
 ) -> None:
     write_job(second, "keep", "command: [sh, -c, 'echo kept > /outputs/file']\n")

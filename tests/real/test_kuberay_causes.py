@@ -79,7 +79,7 @@ def _refused(yard: Yard, *options: str, expect: int) -> str:
     return said.rstrip("\n")
 
 
-def test_what_cannot_be_is_said_by_kubernetes_and_a_corrected_file_goes_on(make: Make) -> None:
+def test_an_unschedulable_pod_is_reported_and_a_corrected_file_comes_up(make: Make) -> None:
     yard = make("nothing")
     said = _refused(
         yard, "--set", "workers.0.cpus=64", "--set", "kuberay.requests.cpus=64", expect=3

@@ -33,7 +33,7 @@ CALLS = (
 @pytest.mark.parametrize(
     ("headers", "code"), [({}, 401), ({"Authorization": f"Bearer {'0' * 64}"}, 403)]
 )
-def test_the_dashboard_refuses_whoever_has_no_token_or_another(
+def test_the_dashboard_refuses_a_missing_or_wrong_token(
     yard: Yard, headers: dict[str, str], code: int
 ) -> None:
     with httpx.Client(base_url=yard.address(), timeout=20) as http:
@@ -82,7 +82,7 @@ def test_the_token_is_in_no_log(yard: Yard) -> None:
     assert [path for path in files if path.name != "token" and token in path.read_bytes()] == []
 
 
-def test_commands_say_what_is_wrong_when_the_token_is(yard: Yard, fresh: Yard) -> None:
+def test_commands_report_that_the_cluster_rejects_a_wrong_token(yard: Yard, fresh: Yard) -> None:
     (fresh.home / "wrong").write_text("0" * 64)
     fresh.write_cluster(
         f"name: {{name}}\nbackend: existing\nexisting: {{{{address: '{yard.address()}', "

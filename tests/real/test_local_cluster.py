@@ -85,7 +85,7 @@ def test_open_names_the_file_of_the_token_and_never_the_token(yard: Yard) -> Non
     assert yard.token() not in printed
 
 
-def test_what_a_run_cannot_change_of_its_cluster_is_refused(yard: Yard) -> None:
+def test_a_run_with_settings_that_its_cluster_lacks_is_refused(yard: Yard) -> None:
     write_job(yard, "asks", "command: ['true']\n")
     refused = yard.run(
         "train.dispatch",
@@ -209,7 +209,7 @@ def test_a_node_starts_where_one_before_left_its_directory(pair: Yard) -> None:
     assert pair.states() == {"head": "up", "cpu-0": "up"}
 
 
-def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair: Yard) -> None:
+def test_recreate_starts_all_nodes_again_and_ends_leftover_processes(pair: Yard) -> None:
     before = pair.keeper("head")
     (keeper := psutil.Process(pair.keeper("cpu-0").pid)).kill()
     keeper.wait(30)

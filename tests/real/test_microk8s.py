@@ -130,7 +130,7 @@ def test_pods_of_every_host_look_names_up(lab: Lab) -> None:
     )
 
 
-def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:
+def test_status_shows_the_facts_of_every_host_and_its_nodes(lab: Lab) -> None:
     document = lab.yard.json("cluster.status")
     on = {node["host"]: [node["name"]] for node in document["nodes"]}
     # The certificate that ends first is shown. All are made at about the same second: which is

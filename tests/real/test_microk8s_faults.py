@@ -270,7 +270,7 @@ def test_a_full_disk_is_snapd_s_error_with_its_host_and_others_continue(lab: Lab
     assert [is_installed(host) for host in (lab.first, lab.second)] == [True, False]
 
 
-def test_up_that_is_killed_while_it_installs_goes_on(lab: Lab) -> None:
+def test_up_can_be_killed_while_it_installs(lab: Lab) -> None:
     remove = ("snap", "remove", "microk8s", "--purge")
     up(
         lab.yard,
@@ -373,7 +373,7 @@ def test_a_connection_that_breaks_in_mid_join_is_named(lab: Lab) -> None:
     assert lines[2] == "  -> Repeat the command: it continues."
 
 
-def test_up_goes_on_after_a_ghost_and_a_reboot_in_mid_join(lab: Lab) -> None:
+def test_up_removes_a_ghost_and_names_the_host_that_reboots_in_mid_join(lab: Lab) -> None:
     lab.take_second_back()
     # Joins as a control plane of another minor version: `join` exits 0, yet the host never becomes
     # a node, and stays a member of the database.
@@ -454,7 +454,7 @@ def test_a_host_that_left_the_file_is_named_and_leaves_clean_when_asked(
     assert "trainyard" not in written
 
 
-def test_what_is_left_of_a_host_that_was_made_anew_goes_before_it_joins(lab: Lab) -> None:
+def test_leftovers_of_a_purged_host_are_removed_and_it_joins_again(lab: Lab) -> None:
     lab.hosts[1].run("snap", "remove", "microk8s", "--purge")
     planned = {step["title"]: step["state"] for step in lab.yard.json("cluster.plan")["steps"]}
     changed = {step["title"] for step in lab.yard.json("cluster.up")["steps"] if step["changed"]}
@@ -509,7 +509,7 @@ def test_a_dead_host_is_named_and_goes_by_force_alone(lab: Lab) -> None:
     wait_until(lambda: planned(lab.yard) == [], seconds=120, what="the operator runs")
 
 
-def test_where_every_host_is_dead_the_cluster_is_down(lab: Lab) -> None:
+def test_a_cluster_of_dead_hosts_is_down(lab: Lab) -> None:
     lab.first.power_off()
     status = lab.yard.json("cluster.status")
     assert (status["state"], [host["state"] for host in status["hosts"]]) == (

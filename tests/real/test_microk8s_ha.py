@@ -121,7 +121,7 @@ def test_the_cluster_works_without_its_first_control_plane(lab: Lab) -> None:
     wait_until(lambda: lab.changes() == [], seconds=200, what="up changes nothing")
 
 
-def test_with_two_databases_lost_reads_go_on_and_writes_wait(lab: Lab) -> None:
+def test_reads_work_and_writes_time_out_with_two_databases_lost(lab: Lab) -> None:
     first, second, third = lab.hosts
     for host in (first, second):
         host.kill("microk8s.dqlite")
@@ -164,7 +164,7 @@ def placed(host: Host) -> set[str]:
     return set(run(host, *words).stdout.split())
 
 
-def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) -> None:
+def test_control_planes_leave_on_request_and_a_refusal_cordons_none(lab: Lab) -> None:
     first, second, third = lab.hosts
     lab.name_hosts(third)
     # Refuses to leave, as MicroK8s does on the only voter.

@@ -127,11 +127,11 @@ def test_a_cluster_comes_up_from_files_and_a_mirror(lab: Lab) -> None:
         run(host, "ctr", "images", "pull", "--hosts-dir", f"{DATA}/args/certs.d", MIRRORED)
 
 
-def test_what_is_there_is_neither_copied_nor_installed_again(lab: Lab) -> None:
+def test_a_second_up_from_files_and_a_mirror_changes_nothing(lab: Lab) -> None:
     assert not any(step["changed"] for step in lab.yard.json("cluster.up")["steps"])
 
 
-def test_another_file_than_what_is_installed_is_refused_with_both_named(lab: Lab) -> None:
+def test_a_snap_file_of_another_version_is_refused_with_both_named(lab: Lab) -> None:
     microk8s.download(lab.files, "1.35/stable")
     lab.write(*SNAPS[:-1], "microk8s_8702.snap")
     refused = lab.yard.run("cluster.plan", expect=2).stderr

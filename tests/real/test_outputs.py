@@ -71,7 +71,7 @@ def outputs(run: Path, task: str) -> dict[str, str]:
 
 
 @pytest.mark.core
-def test_the_next_attempt_goes_on_with_what_the_last_one_left(yard: Yard) -> None:
+def test_a_retry_continues_from_the_files_of_the_failed_attempt(yard: Yard) -> None:
     write_job(
         yard, "goes-on", "command: [python3, go.py]\noutputs: [runs/]\nretries: 1\n", go=APPENDING
     )
@@ -117,7 +117,7 @@ def test_outputs_come_home_while_the_task_runs(yard: Yard) -> None:
     assert outputs(run, "live")["metrics.csv"].startswith("row 0\nrow 1\n")
 
 
-def test_what_cannot_be_brought_back_costs_only_itself_and_the_exit_code(yard: Yard) -> None:
+def test_an_output_beyond_the_limit_is_lost_alone_and_the_exit_code_is_1(yard: Yard) -> None:
     job = 'command: [python3, large.py, "{n}"]\nmatrix: {n: [0, 1]}\noutputs_limit: 1MB\n'
     write_job(yard, "large", job, large=LARGE)
     done = yard.run("train.dispatch", "large", "--skip-smoke", expect=1)
@@ -166,7 +166,7 @@ def test_a_change_that_keeps_its_time_comes_home_and_is_kept_for_a_retry(yard: Y
         ("2>/dev/full >/dev/null", 0, 0),
     ],
 )
-def test_a_run_is_followed_to_its_end_whoever_reads_what_it_prints(
+def test_a_run_is_followed_to_its_end_when_its_output_cannot_be_printed(
     yard: Yard, to: str, ends: int, code: int
 ) -> None:
     make = (

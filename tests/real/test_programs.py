@@ -33,7 +33,7 @@ def test_lines_are_handed_over_while_the_program_runs() -> None:
     assert seen[1][1] - seen[0][1] > 0.5
 
 
-def test_what_is_written_to_the_program_may_be_longer_than_a_pipe_holds() -> None:
+def test_input_of_a_program_can_be_larger_than_a_pipe_buffer() -> None:
     content = b"x" * 1_000_000
     assert programs.run(["wc", "-c"], env=ENV, stdin=content).tail == ("1000000",)
 
@@ -47,7 +47,7 @@ def test_a_program_that_takes_too_long_is_interrupted() -> None:
     assert ended.code == -signal.SIGINT
 
 
-def test_ctrl_c_ends_the_program_and_what_it_started(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_children_of_a_program(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"sleep 300 & echo $! > {pids}; echo ready; wait"
     main_thread = threading.main_thread().ident

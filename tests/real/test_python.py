@@ -332,5 +332,5 @@ def test_ray_uses_another_user_s_cluster_and_starts_nothing_elsewhere(demo: Yard
     assert "wrong" not in said
 
 
-def test_what_the_documentation_shows_is_so(demo: Yard) -> None:
+def test_examples_in_the_python_documentation_pass_doctest(demo: Yard) -> None:
     run(demo, "-m", "doctest", "-o", "ELLIPSIS", str(DOCS / "python.md"))

@@ -44,7 +44,7 @@ def test_a_command_connects_where_nodes_have_their_token_in_a_variable(
     assert "answered 7\n" in (newest(fresh) / "logs" / "connects.1.log").read_text()
 
 
-def test_what_a_command_starts_through_ray_is_like_under_ray_job_submit(yard: Yard) -> None:
+def test_tasks_and_actors_of_a_command_are_as_under_ray_job_submit(yard: Yard) -> None:
     directory = matrix.write(yard, "uv")
     status = yard.json("train.dispatch", directory.name, "--skip-smoke", expect=1)
     assert status["tasks"][0]["attempts"][0]["exit_code"] == 3
@@ -66,7 +66,7 @@ OWN = """
     """
 
 
-def test_what_a_program_says_to_ray_itself_comes_on_top(yard: Yard) -> None:
+def test_a_runtime_env_of_the_program_is_merged_over_that_of_the_job(yard: Yard) -> None:
     job = "command: [python, own.py]\nenv: {COLOUR: red, SHADE: dark}\n"
     write_job(yard, "own", job, own=OWN, beside="WORDS = 'beside'\n")
     yard.run("train.dispatch", "own", "--skip-smoke")

@@ -54,7 +54,7 @@ def guarded(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.mark.core
-def test_what_docker_pushes_is_listed_and_kept_until_it_is_purged(
+def test_a_pushed_image_is_listed_and_kept_until_it_is_purged(
     plain: Yard, engine: BedEngine
 ) -> None:
     planned = plain.json("registry.up", "--dry")
@@ -121,9 +121,7 @@ def test_tls_and_a_password_are_made_and_the_ca_outlives_a_new_password(
     assert ca.read_bytes() == before
 
 
-def test_a_taken_port_is_refused_with_the_name_of_who_has_it(
-    plain: Yard, engine: BedEngine
-) -> None:
+def test_a_taken_port_is_refused_and_its_container_named(plain: Yard, engine: BedEngine) -> None:
     where = address(plain)
     port = where.split(":")[1]
     with closing(socket.create_server(("127.0.0.1", int(port)))):

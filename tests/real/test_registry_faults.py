@@ -113,7 +113,7 @@ def test_plain_http_where_tls_is_expected(
     assert docker.value.hint == "Make Docker here accept that: trainyard registry.trust"
 
 
-def test_a_full_disk_is_told_at_once_and_as_what_it_is(
+def test_a_full_disk_of_the_registry_is_reported_and_leaves_no_tag(
     engine: BedEngine, image: Built, tmp_path: Path
 ) -> None:
     with registries.registry(engine, tmp_path, disk="800k") as running:

@@ -96,7 +96,7 @@ def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(
     assert private_engine.docker("pull", f"{where}/trainyard/probe:1").returncode == 0
 
 
-def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(
+def test_an_unknown_ca_of_a_registry_is_trusted_only_if_its_file_is_given(
     guarded: Yard, tmp_path: Path
 ) -> None:
     elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(tmp_path)})

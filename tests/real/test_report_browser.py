@@ -137,7 +137,7 @@ def matrix_run(home: Path) -> RecordedRun:
     return run
 
 
-def test_what_the_resumed_run_wrote_is_pale(page: Page, tmp_path: Path) -> None:
+def test_curve_points_of_the_resumed_run_are_pale(page: Page, tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, "train", resumes={"run": "cartpole-before", "skipped": []})
     started(run, at=3.5)
     run.lines("train", score=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])

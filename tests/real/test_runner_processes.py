@@ -103,9 +103,7 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str)
 
 
 @pytest.mark.core
-def test_what_a_task_started_is_gone_when_the_task_has_ended_not_its_run(
-    yard: Yard, mark: str
-) -> None:
+def test_processes_of_an_ended_task_are_gone_while_its_run_continues(yard: Yard, mark: str) -> None:
     """A process left behind would keep the GPU that the run's next task gets."""
     of_the_other = new_mark()
     job = f"""

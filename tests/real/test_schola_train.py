@@ -77,7 +77,9 @@ def test_the_exit_code_is_the_trainings_and_no_key_is_waited_for(environ: dict[s
     ]
 
 
-def test_what_schola_asks_is_asked_in_the_words_of_this_ray(environ: dict[str, str]) -> None:
+def test_settings_of_schola_reach_rllib_under_the_names_of_this_ray(
+    environ: dict[str, str],
+) -> None:
     found = asked(train(environ, *RUNNING_GAME, "--mini-batch-size", "128"))
     assert "'minibatch_size': 128, 'train_batch_size': 2048, 'num_epochs': 5" in found["training"]
     assert found["api_stack"] == str(
@@ -139,7 +141,7 @@ def test_environments_are_played_in_as_many_processes_as_asked(environ: dict[str
         ),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_num_cpus_and_several_env_runners_on_one_port_are_refused(
     environ: dict[str, str], arguments: tuple[str, ...], says: str
 ) -> None:
     done = train(environ, *RUNNING_GAME, *arguments)

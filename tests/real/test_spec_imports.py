@@ -35,7 +35,7 @@ def test_importing_the_python_api_loads_no_command_line_and_no_backend() -> None
     assert found.stdout.strip() == "[]"
 
 
-def test_importing_the_python_api_loads_less_than_sixty_modules_of_ours() -> None:
+def test_the_python_api_imports_less_than_sixty_modules_of_trainyard() -> None:
     ours = (
         "{name for name in sys.modules if name.partition('.')[0] in ('trainyard', "
         "'trainyard_runner')}"

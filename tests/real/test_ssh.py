@@ -102,7 +102,7 @@ def test_sudo_works_with_and_without_a_password_and_names_a_missing_one(
             to(second, home, TRAINYARD_SUDO_PASSWORD=password).sudo(["true"])
 
 
-def test_what_runs_as_root_by_ssh_gets_the_password_and_its_own_input(
+def test_a_root_command_by_ssh_gets_the_password_and_its_own_input(
     two: list[Host], home: Path
 ) -> None:
     environ = {**os.environ, **hosts.environ(two[0].home), "TRAINYARD_SUDO_PASSWORD": "s3cret"}

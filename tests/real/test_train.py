@@ -186,7 +186,9 @@ def test_runs_are_compared_in_a_table_and_on_a_page(
     assert document["differences"] == {}
 
 
-def test_the_nodes_say_what_they_are_made_of(yard: Yard, green: Dispatched) -> None:
+def test_events_of_a_run_describe_the_hardware_and_packages_of_nodes(
+    yard: Yard, green: Dispatched
+) -> None:
     nodes = {event["name"]: event for event in events(green.run) if event["event"] == "node"}
     assert nodes.keys() == {"head", "gpu-0", "gpu-1"}
     assert nodes["head"]["cpu"] and nodes["head"]["cores"] and nodes["head"]["memory"]
@@ -266,7 +268,9 @@ def test_a_share_is_of_a_node_with_gpus_and_a_gang_of_them_fills_the_nodes(yard:
     assert done.stdout.count("] has 2 2\n") == 4
 
 
-def test_dry_and_what_is_not_built_yet_change_nothing(yard: Yard, green: Dispatched) -> None:
+def test_a_dry_dispatch_and_one_to_two_clusters_create_no_results(
+    yard: Yard, green: Dispatched
+) -> None:
     before = set(yard.results.glob("*"))
     done = yard.run("--dry", "train.dispatch", "green")
     assert "job green on cluster yard: 2 tasks" in done.stderr

@@ -70,7 +70,7 @@ def bring(place: Path, number: int) -> None:
     number_file(directory).write_text(str(number))
 
 
-def test_what_was_sent_left_out_and_brought_home_is_one_line(tmp_path: Path) -> None:
+def test_files_sent_left_out_and_fetched_are_reported_in_one_line(tmp_path: Path) -> None:
     bring(tmp_path, 1)
     said = lines(tmp_path, archived(1), left(files=3))
     assert said == [
@@ -84,7 +84,7 @@ def test_outputs_still_on_the_cluster_are_named_with_their_fetch_command(tmp_pat
     assert line.endswith(f"none brought home, 3 still on the cluster (3.0 KiB): {fetch}")
 
 
-def test_of_a_task_that_was_lost_nobody_knows_how_much_it_had_left(tmp_path: Path) -> None:
+def test_a_lost_task_is_reported_with_an_unknown_number_of_files(tmp_path: Path) -> None:
     bring(tmp_path, 1)
     lost = ("attempt-ended", {"task": "a", "attempt": 1, "node": "n", "outcome": "lost"})
     (line,) = lines(tmp_path, archived(1), lost)
@@ -126,13 +126,13 @@ def test_too_many_files_to_name_are_named_by_their_directory() -> None:
     assert counted(many, by_directory=True)["more"] == 4
 
 
-def test_of_a_run_of_before_nothing_is_said_that_it_did_not_say(tmp_path: Path) -> None:
+def test_a_run_recorded_by_an_older_version_gets_no_line(tmp_path: Path) -> None:
     ended = {"task": "a", "attempt": 1, "node": "n", "outcome": "succeeded"}
     before = {"files": 12, "bytes": 1536, "left_out": []}
     assert lines(tmp_path, archived(1), ("attempt-ended", ended), sent=before) == []
 
 
-def test_what_is_no_count_and_no_name_counts_for_nothing(tmp_path: Path) -> None:
+def test_malformed_counts_and_names_are_ignored(tmp_path: Path) -> None:
     broken: dict[str, Any] = {
         "brought": {"files": "x", "bytes": -1},
         "not_brought": {"names": 3},

@@ -139,7 +139,7 @@ def test_imports_point_downwards() -> None:
     assert upwards == []
 
 
-def test_what_backends_share_knows_none_of_them() -> None:
+def test_shared_modules_import_no_backend() -> None:
     found = [
         f"{path} imports {name}"
         for path, tree in modules().items()

@@ -52,5 +52,5 @@ def test_a_change_is_tested_by_the_tiers_of_all_its_paths() -> None:
     ]
 
 
-def test_where_every_tier_runs_no_life_of_a_cluster_runs_twice() -> None:
+def test_the_lifecycle_tier_is_left_out_if_every_tier_runs() -> None:
     assert tiers_of_all(["a_new_directory/file", "trainyard/steps.py"]) == list(EVERY)

@@ -73,7 +73,7 @@ def test_a_refusal_keeps_the_code_and_the_words_of_aws(session: Refusing) -> Non
         (refused("UnauthorizedOperation"), "AWS does not allow profile lab to ec2:RunInstances"),
     ],
 )
-def test_what_the_user_lacks_is_a_prerequisite(
+def test_missing_credentials_region_or_rights_are_a_prerequisite_error(
     session: Refusing, error: Exception, what: str
 ) -> None:
     lacking = raised(session, error, profile="lab")
@@ -99,7 +99,9 @@ def test_what_the_user_lacks_is_a_prerequisite(
         ),
     ],
 )
-def test_what_may_pass_is_aws_own_trouble(session: Refusing, error: Exception, what: str) -> None:
+def test_a_transient_failure_is_an_aws_error(
+    session: Refusing, error: Exception, what: str
+) -> None:
     passing = raised(session, error)
     assert isinstance(passing, AwsError)
     assert passing.what == what

@@ -54,7 +54,7 @@ def test_a_name_that_is_no_backends_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_each_function_takes_what_it_is_called_with(name: str, tmp_path: Path) -> None:
+def test_each_function_accepts_the_arguments_of_the_contract(name: str, tmp_path: Path) -> None:
     backend = backends.named(name)
     site = Site(tmp_path, {}, name)
     for function_name in OF_A_CLUSTER:
@@ -65,7 +65,7 @@ def test_each_function_takes_what_it_is_called_with(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_what_a_backend_says_of_itself_fits_what_it_offers(name: str) -> None:
+def test_traits_of_a_backend_match_its_functions(name: str) -> None:
     backend = backends.named(name)
     # A region is asked for by `discover`, and the command after `image.push` needs images on nodes.
     if backend.traits.has_regions:
@@ -74,7 +74,7 @@ def test_what_a_backend_says_of_itself_fits_what_it_offers(name: str) -> None:
         assert backend.verify is not runs_no_images
 
 
-def test_what_is_left_out_is_answered_all_the_same(tmp_path: Path) -> None:
+def test_omitted_functions_have_a_default_answer_or_refusal(tmp_path: Path) -> None:
     site = Site(tmp_path, {}, "local")
     backend = bare()
     for ask in (backend.documents, backend.diagnose, backend.billed):

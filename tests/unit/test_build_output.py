@@ -117,7 +117,7 @@ def test_a_machines_fault_is_told_from_a_dockerfiles(raw: str, exit_code: int) -
         ),
     ],
 )
-def test_what_a_machine_lacks_is_named(printed: str, hint: str) -> None:
+def test_machine_problems_in_a_failed_build_come_with_a_hint(printed: str, hint: str) -> None:
     assert hint in str(error("2/4] RUN make", "...", printed, raw="exit code: 1").hint)
 
 

@@ -98,7 +98,7 @@ def test_a_share_of_a_node_always_fits_and_a_gang_s_only_side_by_side() -> None:
     check(HEAD, *WORKERS, *BURST, tasks=tasks[:4], node={"group": "cpu"}, **gang)
 
 
-def test_of_a_head_that_is_kept_free_of_tasks_there_is_no_share() -> None:
+def test_a_head_without_cpus_for_tasks_has_no_share() -> None:
     kept_free = ExpectedNode("head", "head", 0, memory=8 * GIBIBYTE)
     assert refused(kept_free, resources={"share": 0.5})[0] == (
         "task 'job' asks for 0.5 of a node; the largest node has 0 CPUs, 0 GPUs"
@@ -166,7 +166,7 @@ def test_tasks_that_run_together_need_room_at_once() -> None:
     assert said[0] == "4 tasks that run together do not fit on 3 nodes at once"
 
 
-def test_what_fits_is_let_through() -> None:
+def test_a_request_that_may_fit_is_accepted() -> None:
     check(HEAD, resources={"cpus": 0.25})
     check(HEAD, resources={"cpus": 0})
     # Groups that grow count with all their nodes.
@@ -176,7 +176,7 @@ def test_what_fits_is_let_through() -> None:
     check(ExpectedNode("head", "head", None), resources={"cpus": 1000})
 
 
-def test_a_cluster_of_somebody_else_is_taken_as_ray_shows_it() -> None:
+def test_a_foreign_cluster_has_the_resources_that_ray_reports() -> None:
     check(resources={"cpus": 4})
     assert refused(resources={"cpus": 8})[0] == (
         "task 'job' asks for 8 CPUs; the largest node has 4 CPUs, 0 GPUs"

@@ -61,9 +61,7 @@ def test_the_same_seed_trains_the_same_policy(train: Train) -> None:
     assert first["weights"] != other["weights"]
 
 
-def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(
-    train: Train, tmp_path: Path
-) -> None:
+def test_a_resumed_training_equals_an_uninterrupted_one(train: Train, tmp_path: Path) -> None:
     whole = train("--iterations", "14", output="whole", checkpoint="cw")
     train("--iterations", "6", output="first", checkpoint="c")
     resumed = train("--iterations", "14", output="second", checkpoint="c")

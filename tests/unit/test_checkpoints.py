@@ -138,7 +138,7 @@ def test_a_damaged_checkpoint_does_not_count_as_home(tmp_path: Path, head: Head)
 
 
 @pytest.mark.parametrize("which", ["none", None])
-def test_where_the_job_does_not_want_them_none_comes(
+def test_checkpoints_stay_on_the_cluster_unless_the_job_wants_them(
     tmp_path: Path, head: Head, which: str | None
 ) -> None:
     run, state = a_run(tmp_path, head, checkpoints=which)
@@ -170,7 +170,7 @@ def test_a_checkpoint_that_does_not_fit_is_named_with_its_fetch_command(
     )
 
 
-def test_of_a_sweep_only_the_best_configurations_checkpoints_come_home(
+def test_only_the_best_configurations_checkpoints_of_a_sweep_come_home(
     tmp_path: Path, head: Head
 ) -> None:
     run, state = a_run(tmp_path, head, checkpoints="best", tune=SWEEP)
@@ -183,7 +183,7 @@ def test_of_a_sweep_only_the_best_configurations_checkpoints_come_home(
     assert [task.name for task in checkpoints.due(run, state)] == ["b"]
 
 
-def test_of_a_cluster_that_is_gone_it_is_said_what_went_with_it_and_when(
+def test_fetch_reports_checkpoints_lost_with_their_cluster_and_the_time(
     tmp_path: Path, head: Head
 ) -> None:
     run, _ = a_run(tmp_path, head)

@@ -123,7 +123,7 @@ def test_sizes_requests_gpus_and_ray_start_have_their_words(tmp_path: Path) -> N
     found.write(tmp_path / "clusters")
 
 
-def test_what_only_some_nodes_have_is_their_groups_or_named(tmp_path: Path) -> None:
+def test_settings_of_some_nodes_go_to_their_groups_or_are_named(tmp_path: Path) -> None:
     variables = [{"name": "ALL", "value": "1"}]
     mounts = [{"mountPath": "/data", "name": "data"}]
     head = {**HEAD, "env": [*variables, {"name": "ONE", "value": "2"}, KEY], "volumeMounts": mounts}
@@ -342,7 +342,7 @@ def test_a_file_of_ray_up_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -
         ),
     ],
 )
-def test_what_is_no_cluster_is_refused(
+def test_a_file_without_an_importable_cluster_is_refused(
     document: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RequestError) as error:
@@ -390,7 +390,7 @@ def test_several_documents_are_several_files_and_the_others_are_named(tmp_path: 
         imported(tmp_path, ray_cluster(), ray_cluster())
 
 
-def test_what_a_cluster_file_has_one_of_is_not_the_first_of_several(tmp_path: Path) -> None:
+def test_a_list_is_not_cut_to_its_first_entry_for_a_key_with_one_value(tmp_path: Path) -> None:
     document = yaml.safe_load(UP)
     for kind in document["available_node_types"].values():
         kind["node_config"] |= {
@@ -415,7 +415,7 @@ def test_what_a_cluster_file_has_one_of_is_not_the_first_of_several(tmp_path: Pa
     )
 
 
-def test_what_kuberay_sets_and_what_would_lose_a_word_is_named(tmp_path: Path) -> None:
+def test_values_set_by_kuberay_and_lossy_conversions_are_named(tmp_path: Path) -> None:
     mounts = [
         {"mountPath": "/data", "name": "data"},
         {"mountPath": "/c", "name": "c", "mountPropagation": "None"},

@@ -88,7 +88,9 @@ def printed_after(line: str, message: str) -> str:
         ),
     ],
 )
-def test_commands_in_messages_repeat_what_was_typed(line: str, message: str, printed: str) -> None:
+def test_commands_in_messages_repeat_the_typed_arguments(
+    line: str, message: str, printed: str
+) -> None:
     assert printed_after(line, message) == printed
 
 
@@ -125,7 +127,7 @@ def _has(task: str, flag: str) -> bool:
     return flag in context.flags or flag in context.inverse_flags
 
 
-def test_the_next_command_works_as_it_is_typed() -> None:
+def test_next_commands_contain_no_placeholders() -> None:
     """NAME, RUN, JOB_DIR and the like are for hints, which may leave something to fill in."""
     blanks = []
     for path in sorted(Path(trainyard.__file__).parent.glob("tasks/*.py")):

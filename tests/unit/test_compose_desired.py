@@ -191,7 +191,7 @@ def test_mounts_are_never_made_by_docker() -> None:
     ]
 
 
-def test_a_node_carries_what_it_was_made_from_without_values_of_variables() -> None:
+def test_a_node_has_a_label_of_its_settings_without_values_of_variables() -> None:
     fields: dict[str, Any] = {
         "env": {"KEY": "s3cret"},
         "compose": {"mounts": [{"source": "/a", "target": "/b", "read_only": True}]},

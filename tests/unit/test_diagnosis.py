@@ -37,7 +37,7 @@ def test_a_rule_may_need_a_reason() -> None:
     assert found and found.message == "there is no ray"
 
 
-def test_what_no_rule_knows_gets_no_invented_cause() -> None:
+def test_a_text_without_a_matching_rule_has_no_cause() -> None:
     assert explain("something else", RULES) is None
     found = explain("something else", (*RULES, Rule("", "it was refused")))
     assert found is not None
@@ -70,7 +70,7 @@ def test_one_cause_of_several_nodes_is_said_once() -> None:
     )
 
 
-def test_what_a_system_said_is_one_line_and_not_endless() -> None:
+def test_a_systems_message_is_shortened_to_one_line() -> None:
     found = explain("a\n  b" + "c" * 1000, [Rule("", "m")])
     assert found and re.fullmatch(r"a bc{597}\.\.\.", found.raw)
     assert found.error is OutsideError

@@ -69,7 +69,7 @@ def test_a_container_is_read_as_the_engine_describes_it() -> None:
     assert container.ports == (Port(8265, "127.0.0.1", 32801),)
 
 
-def test_what_is_gone_is_no_error() -> None:
+def test_a_missing_container_is_no_error() -> None:
     empty = engine(FakeApi())
     assert (containers.container(empty, "nobody"), containers.tail(empty, "nobody")) == (None, ())
     containers.stop(empty, "nobody")

@@ -50,7 +50,7 @@ def node(made: dict[str, Any], group: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("inputs", [INPUTS, IMAGE])
-def test_ray_accepts_what_it_gets_and_takes_no_default_of_its_own(inputs: Inputs) -> None:
+def test_ray_accepts_the_document_and_adds_no_defaults_of_its_own(inputs: Inputs) -> None:
     made = desired.document(spec(), inputs)
     complete = prepare_config(made)
     validate_config(complete)
@@ -112,9 +112,7 @@ def test_each_group_has_its_resources_labels_and_parameters_of_ray() -> None:
     assert "set --" not in desired.document(spec(), INPUTS)["worker_start_ray_commands"][0]
 
 
-def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_theirs_is_tagged() -> (
-    None
-):
+def test_instances_are_on_demand_by_default_and_all_their_parts_are_tagged() -> None:
     made = desired.document(
         spec(ami="ami-0123456789", groups={"gpu": {"spot": True, "disk": 2**30 * 300}}), INPUTS
     )
@@ -155,7 +153,7 @@ def test_a_subnet_and_the_security_group_are_those_of_every_node() -> None:
             assert "SecurityGroupIds" not in node(made, group)
 
 
-def test_what_was_found_out_is_written_out_and_into_tags() -> None:
+def test_resolved_ids_are_written_out_and_tags_keep_the_ami_parameter() -> None:
     # Else Ray would resolve it again, and EC2 for each worker: another head, workers of another AMI.
     config = node(desired.document(spec(ami=PARAMETER), INPUTS), "cpu")
     assert (config["SecurityGroupIds"], config["SubnetIds"], config["ImageId"]) == (
@@ -168,7 +166,7 @@ def test_what_was_found_out_is_written_out_and_into_tags() -> None:
     assert (tags[naming.AMI], tags[naming.SUBNETS]) == (PARAMETER, "subnet-1")
 
 
-def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_never_old() -> None:
+def test_an_image_runs_by_digest_with_gpu_options_and_a_fresh_login() -> None:
     made = desired.document(spec(shm_size=2**30, docker_options=["--ipc=host"]), IMAGE)
     docker = made["docker"]
     assert (docker["image"], docker["pull_before_run"]) == (IMAGE.image, False)
@@ -212,7 +210,7 @@ def test_token_and_variables_are_where_the_nodes_user_finds_them() -> None:
             assert start.startswith(f". {place}/environment; ")
 
 
-def test_what_the_file_adds_is_merged_and_lists_are_longer() -> None:
+def test_additions_of_the_file_are_merged_and_lists_are_extended() -> None:
     added = {
         "setup_commands": ["echo mine"],
         "available_node_types": {"gpu": {"node_config": {"EbsOptimized": True}}},
@@ -253,14 +251,14 @@ def test_a_node_type_without_a_group_is_refused() -> None:
         ({"setup_commands": "ls"}, "ec2.ray.setup_commands must be a list, not 'ls'"),
     ],
 )
-def test_what_the_file_adds_is_of_the_kind_that_is_there(
+def test_an_addition_of_another_type_than_the_documents_is_refused(
     added: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(RequestError, match=message):
         desired.document(spec(ray=added), INPUTS)
 
 
-def test_what_workers_are_needs_no_new_head() -> None:
+def test_a_change_of_workers_keeps_the_heads_fingerprint() -> None:
     first = desired.fingerprints(desired.document(spec(), INPUTS), "env")
     more = desired.document(spec(groups={"gpu": {"spot": True}}), INPUTS)
     assert desired.fingerprints(more, "env")[naming.HEAD_FROM] == first[naming.HEAD_FROM]

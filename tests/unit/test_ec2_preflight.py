@@ -129,7 +129,7 @@ def test_a_cluster_that_can_be_made_has_nothing_wrong() -> None:
     assert found(spec(gpu={})) == []
 
 
-def test_what_is_not_known_is_not_wrong() -> None:
+def test_an_unknown_fact_is_no_problem() -> None:
     section = {
         "subnet": SUBNET,
         "security_group": GROUP,
@@ -184,7 +184,7 @@ def test_what_is_not_known_is_not_wrong() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_the_account_is_said_with_what_helps(
+def test_a_problem_of_the_account_is_reported_with_its_remedy(
     changed: dict[str, Any], message: str
 ) -> None:
     assert found(spec(), **changed) == [message]
@@ -214,13 +214,13 @@ def test_what_is_wrong_with_the_account_is_said_with_what_helps(
         ),
     ],
 )
-def test_what_is_wrong_with_the_file_is_said_with_what_helps(
+def test_a_wrong_value_in_the_file_is_reported(
     section: dict[str, Any], messages: list[str]
 ) -> None:
     assert found(spec(section)) == messages
 
 
-def test_what_the_file_names_exists() -> None:
+def test_missing_objects_named_in_the_file_are_reported() -> None:
     section = {
         "subnet": SUBNET,
         "security_group": GROUP,

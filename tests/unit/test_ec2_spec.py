@@ -19,7 +19,7 @@ def problems(tmp_path: Path, section: str, *, rest: str = "") -> list[str]:
     return [str(problem).partition(" ")[2] for problem in refused.value.problems]
 
 
-def test_a_group_has_what_is_given_for_it_else_for_all() -> None:
+def test_a_setting_of_a_group_overrides_that_of_all_groups() -> None:
     section = {
         "instance_type": "m5.xlarge",
         "spot": True,
@@ -45,7 +45,7 @@ def test_ids_are_looked_at(tmp_path: Path) -> None:
     ]
 
 
-def test_who_may_use_ssh_is_a_network_as_aws_keeps_it(tmp_path: Path) -> None:
+def test_ssh_from_is_a_network_as_aws_stores_it(tmp_path: Path) -> None:
     section = {"ssh_from": ["203.0.113.5/24", "192.0.2.1/32"]}
     spec = ClusterSpec.model_validate({"name": "lab", "backend": "ec2", "ec2": section})
     assert spec.ec2.ssh_from == ("203.0.113.0/24", "192.0.2.1/32")
@@ -60,7 +60,7 @@ def test_groups_are_those_of_the_file(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_added_to_rays_file_is_a_key_of_it_that_nothing_else_decides(
+def test_an_added_key_must_be_known_and_decided_by_nothing_else(
     tmp_path: Path,
 ) -> None:
     section = "{ray: {setup_comands: [], max_workers: 3, provider: {cache_stopped_nodes: true}}}"
@@ -101,7 +101,7 @@ def test_what_is_added_to_rays_file_is_a_key_of_it_that_nothing_else_decides(
         ("{resources: {CPU: 64}}", "resources", "cpus, gpus, memory and resources of the group"),
     ],
 )
-def test_what_is_planned_and_priced_cannot_be_changed_behind_the_plan(
+def test_a_key_of_a_node_type_that_the_plan_decides_cannot_be_added(
     tmp_path: Path, kind: str, path: str, source: str
 ) -> None:
     found = problems(tmp_path, f"{{ray: {{available_node_types: {{head: {kind}}}}}}}")
@@ -134,7 +134,7 @@ def test_the_token_cannot_be_left_out(tmp_path: Path) -> None:
         ("{docker: {images: x}}", "docker"),
     ],
 )
-def test_what_is_added_anywhere_is_what_no_plan_depends_on(
+def test_an_unlisted_key_is_refused_in_every_section_of_rays_file(
     tmp_path: Path, added: str, path: str
 ) -> None:
     (found,) = problems(tmp_path, f"{{ray: {added}}}")

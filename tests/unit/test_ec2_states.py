@@ -142,13 +142,13 @@ def planned(aws: FakeAws, *, recreate: bool = False) -> list[tuple[str, str]]:
     return [(step.title, step.state) for step in plan(steps[:-1])]
 
 
-def test_where_nothing_is_the_head_is_launched() -> None:
+def test_a_missing_cluster_begins_with_the_launch_of_its_head() -> None:
     titles = planned(FakeAws())
     assert titles[0] == ("Launch the head", "would")
     assert {state for _, state in titles[1:]} == {"after"}
 
 
-def test_what_a_new_cluster_is_and_costs_is_planned() -> None:
+def test_the_plan_of_a_new_cluster_shows_its_size_and_cost() -> None:
     term = {"OnDemand": {"t": {"priceDimensions": {"d": {"pricePerUnit": {"USD": "0.096"}}}}}}
 
     def first(spec: ClusterSpec, **prices: list[str]) -> str:
@@ -163,7 +163,7 @@ def test_what_a_new_cluster_is_and_costs_is_planned() -> None:
     assert first(grows, PriceList=[json.dumps({"terms": term})]) == shown
 
 
-def test_in_what_a_head_differs_is_named_where_it_is_known(tmp_path: Path) -> None:
+def test_differences_of_a_head_have_the_files_key_names(tmp_path: Path) -> None:
     aws = FakeAws([instance(1, "head", **MADE_FROM)])
     spec = SPEC.model_copy(update={"head": Head(cpus=2), "env": {"NAME": "x"}})
     location = place(aws, tmp_path)
@@ -182,7 +182,7 @@ def test_a_head_that_is_as_the_file_says_is_left_alone() -> None:
     assert planned(FakeAws([head])) == [("The head matches the file", "already")]
 
 
-def test_a_head_that_never_came_up_is_gone_on_with() -> None:
+def test_a_head_that_never_came_up_gets_ray_up_again() -> None:
     assert planned(FakeAws([instance(1, "head")]))[0] == ("Run `ray up` again", "would")
 
 
@@ -209,7 +209,7 @@ def test_workers_without_a_head_go_before_another_comes(left: list[dict[str, Any
     )
 
 
-def test_what_is_not_ours_is_refused() -> None:
+def test_a_foreign_cluster_is_refused() -> None:
     with pytest.raises(RequestError, match="that Trainyard did not make"):
         locations.refuse_foreign(place(FakeAws()), {naming.RAY_CLUSTER: "lab"})
     with pytest.raises(RequestError, match="was made by her, where its key and its token are"):
@@ -217,7 +217,7 @@ def test_what_is_not_ours_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("tunnel")
-def test_what_is_taken_over_is_touched_after_the_check_for_runs_which_asks_its_head(
+def test_takeover_checks_for_runs_first_and_reaches_an_untagged_head(
     aws: FakeAws,
 ) -> None:
     head = instance(1, "head") | {
@@ -259,7 +259,7 @@ def test_a_node_is_as_its_instance_and_ray_say() -> None:
     ]
 
 
-def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
+def test_down_removes_a_foreign_cluster_only_if_its_name_is_given() -> None:
     aws = FakeAws([instance(1, "head", **{naming.OWNER: "her"})])
     with pytest.raises(RequestError, match="was made by her") as refused:
         down.steps(place(aws), SITE)
@@ -275,7 +275,7 @@ def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
         down.steps(place(FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": theirs}])), SITE)
 
 
-def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused(
+def test_a_clusters_account_is_recorded_and_another_one_is_refused(
     tmp_path: Path,
 ) -> None:
     site, aws = replace(SITE, state=tmp_path), FakeAws()
@@ -313,7 +313,7 @@ def test_a_profile_that_is_named_wins_over_the_one_that_is_written_down(tmp_path
     assert [locations.find(spec, site).aws.profile for spec in (SPEC, renamed)] == ["old", "new"]
 
 
-def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
+def test_new_rules_are_authorized_before_old_ones_are_revoked() -> None:
     def rule(number: int, *, port: int, **who: Any) -> dict[str, Any]:
         id = {"SecurityGroupRuleId": f"sgr-{number}", "GroupId": "sg-1"}
         protocol = "tcp"
@@ -353,7 +353,7 @@ def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
     )
 
 
-def test_what_is_still_held_is_removed_once_it_is_free(clock: FakeTime) -> None:
+def test_an_object_in_use_is_removed_once_free_or_reported_as_left(clock: FakeTime) -> None:
     aws = FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": TAGS}])
     aws.held = 2
     group = next(step for step in down.steps(place(aws), SITE) if "security group" in step.title)
@@ -417,9 +417,7 @@ class FakeDisks(FakeAws):
         return super().call(service, operation, **arguments)
 
 
-def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_instances_end() -> (
-    None
-):
+def test_a_kept_disk_stays_with_its_cluster_until_the_instances_end() -> None:
     aws = FakeDisks([instance(1, "head")], disk={naming.CLUSTER: "lab", naming.OWNER: "me"})
     keeping = down.steps(place(aws), SITE.wishing(keep_disks=True))
     assert next(step for step in keeping if not step.done().holds).disruptive
@@ -431,7 +429,7 @@ def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_
     assert aws.volumes == {"disk": {naming.KEPT: "lab", naming.OWNER: "me"}}
 
 
-def test_down_says_what_is_left_on_purpose() -> None:
+def test_down_reports_the_kept_disks_and_the_objects_of_ray_up() -> None:
     ours = instance(1, "head", **{naming.HEAD_FROM: naming.RAY_UP})
     steps = down.steps(place(FakeDisks([ours], disk={naming.KEPT: "lab"})), SITE)
     assert [step.done().detail for step in steps if step.kind == "stays"] == [
@@ -490,7 +488,7 @@ def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:
         ),
     ],
 )
-def test_what_ray_prints_has_its_cause(line: str, what: str) -> None:
+def test_an_error_printed_by_ray_has_its_cause(line: str, what: str) -> None:
     found = diagnosis.cause(
         ["Launching", line, "!!!"], name="the head", type_="m5.large", user="ubuntu"
     )
@@ -498,14 +496,14 @@ def test_what_ray_prints_has_its_cause(line: str, what: str) -> None:
     assert found.message.startswith(what)
 
 
-def test_the_cause_stands_before_what_only_followed_from_it() -> None:
+def test_the_cause_is_reported_instead_of_its_consequences() -> None:
     lines = ["Permission denied (publickey).", "Connection refused", "wait_ready timeout exceeded."]
     found = diagnosis.cause(lines, name="the head", user="ubuntu")
     assert found is not None
     assert found.message == "the head rejects the login as ubuntu"
 
 
-def test_what_no_rule_knows_is_shown_as_it_was_printed() -> None:
+def test_a_failure_without_a_known_cause_shows_its_last_output() -> None:
     lines = ["2026-11-23 08:12:58,684\tINFO updater.py:490 -- (1/3) make it", "no rule to make it"]
     lines += [
         "2026-11-23 08:42:39,544\tERR updater.py:177 -- New status: update-failed",
@@ -541,7 +539,7 @@ def test_a_launch_that_was_refused_and_then_was_not_is_no_error(dashboard: FakeR
 
 
 @pytest.mark.usefixtures("tunnel")
-def test_a_head_that_is_gone_is_an_error_and_of_a_worker_why_it_ended_is_said(
+def test_a_gone_head_is_an_error_and_an_ended_worker_has_its_reason(
     dashboard: FakeRay,
 ) -> None:
     dashboard.has(FakeRay.node("head"))
@@ -598,7 +596,7 @@ def test_instances_that_no_leash_ends_are_told(aws: FakeAws, tunnel: FakeTunnel)
         assert remark(made) == "the leash of the file is not set: trainyard cluster.up"
 
 
-def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_instance(
+def test_status_reports_a_foreign_owner_and_shell_accepts_an_instance_id(
     aws: FakeAws, tunnel: FakeTunnel
 ) -> None:
     tunnel.refusal = HostError("10.0.0.1 does not answer")
@@ -635,7 +633,7 @@ def test_a_head_that_is_too_busy_to_answer_has_an_unknown_autoscaler(
     )
 
 
-def test_what_is_paid_for_is_what_runs_and_is_ours(aws: FakeAws) -> None:
+def test_billed_instances_exclude_stopped_and_foreign_ones(aws: FakeAws) -> None:
     aws.made = [
         instance(1, "head"),
         instance(2, state="pending"),
@@ -656,7 +654,7 @@ def test_keys_of_the_environment_do_not_win_over_a_profile(tmp_path: Path) -> No
     assert locations.find(SPEC, Site(tmp_path, environ, "ec2")).environ == environ
 
 
-def test_workers_that_are_not_as_the_file_says_end_and_runs_on_them_are_named_first() -> None:
+def test_steps_that_end_outdated_or_surplus_workers_are_disruptive() -> None:
     head = instance(
         1, "head", **{**MADE_FROM, naming.RAY_STATUS: "up-to-date", naming.MADE_FROM: "before"}
     )
@@ -732,7 +730,7 @@ def test_subnets_and_an_ami_that_were_found_out_stay_while_the_head_runs() -> No
     )
 
 
-def test_a_ray_up_that_nobody_waits_for_any_more_is_not_joined_by_another(tmp_path: Path) -> None:
+def test_a_second_ray_up_is_refused_while_the_first_is_running(tmp_path: Path) -> None:
     log = tmp_path / "ray-up.log"
     with log.open("w") as held:
         held.write("process 4711\n")

@@ -124,7 +124,7 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
 
 @pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize(("ends", "notes"), [("nodes", 0), ("head", 1)])
-def test_what_is_lost_with_a_head_is_noted_only_if_the_head_ends(
+def test_results_lost_with_a_head_are_noted_only_if_the_head_ends(
     dashboard: FakeRay, cluster: Cluster, ends: run_guard.Ends, notes: int
 ) -> None:
     dashboard.ran(FakeRay.job("far-1", "SUCCEEDED", end_time=1000))
@@ -241,7 +241,7 @@ def test_machines_that_cost_money_after_an_early_end_of_up_are_named(
     assert caught.value.lines()[1:2] == billed
 
 
-def test_a_down_that_is_interrupted_says_how_to_go_on(
+def test_an_interrupted_down_reports_how_to_continue(
     backend: FakeBackend, cluster: Cluster
 ) -> None:
     backend.steps = failing(KeyboardInterrupt())

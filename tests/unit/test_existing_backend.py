@@ -100,7 +100,7 @@ def test_down_has_nothing_to_remove(tmp_path: Path) -> None:
     ],
     ids=["first", "quiet", "grown", "slid on", "all new", "gone"],
 )
-def test_of_a_file_that_is_asked_for_again_only_what_was_added_is_shown(
+def test_a_log_that_is_read_again_shows_only_its_new_lines(
     before: list[str], now: list[str], added: list[str]
 ) -> None:
     assert logs.added(before, now) == added

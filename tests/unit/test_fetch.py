@@ -112,7 +112,7 @@ def test_archives_are_applied_in_order_and_each_once(cluster: Cluster) -> None:
     ] == [".a.fetched"]
 
 
-def test_what_is_at_home_is_left_alone_by_an_archive_that_arrives_damaged(cluster: Cluster) -> None:
+def test_a_damaged_archive_leaves_fetched_files_unchanged(cluster: Cluster) -> None:
     (cluster.task / "metrics.csv").write_text("1")
     cluster.sends(1, whole=True)
     cluster.comes_home()

@@ -174,7 +174,7 @@ def test_once_held_the_first_signal_asks_and_the_second_interrupts(number: signa
             signal.raise_signal(number)
 
 
-def test_afterwards_signals_mean_what_they_meant_before() -> None:
+def test_the_sigterm_handler_is_restored_after_an_interrupts_block() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with Interrupts():
         assert signal.getsignal(signal.SIGTERM) != before

@@ -135,7 +135,7 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_what_was_meant(given: str, message: str) -> None:
+def test_a_wrong_command_line_is_reported_with_a_hint(given: str, message: str) -> None:
     assert refusal(*given.split()) == message
 
 

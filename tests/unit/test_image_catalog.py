@@ -29,7 +29,7 @@ def test_shipped_images_end_with_a_user_kubernetes_can_tell_from_root(name: str)
     )
 
 
-def test_an_image_of_the_user_wins_over_ours(tmp_path: Path) -> None:
+def test_a_users_image_takes_precedence_over_a_shipped_one(tmp_path: Path) -> None:
     assert (
         catalog.find("ray-cpu", directory=tmp_path).directory == paths.shipped("images") / "ray-cpu"
     )
@@ -52,7 +52,7 @@ def test_the_base_can_be_replaced(tmp_path: Path) -> None:
     )
 
 
-def test_arguments_are_the_files_and_ours(tmp_path: Path) -> None:
+def test_build_arguments_join_those_of_the_file_and_of_trainyard(tmp_path: Path) -> None:
     write(tmp_path / "images" / "mine", 'base: debian:12\narguments: {WHEEL: "ray-{ray}.whl"}\n')
     assert catalog.find("mine", directory=tmp_path).arguments == {
         "BASE": "debian:12",

@@ -78,7 +78,7 @@ NO_CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_makes_another_image(tmp_path: Path, change: str) -> None:
+def test_a_change_of_content_makes_another_image(tmp_path: Path, change: str) -> None:
     image = write_image(tmp_path)
     before = hashed(tmp_path)
     CHANGES[change](image)
@@ -86,7 +86,7 @@ def test_what_makes_another_image(tmp_path: Path, change: str) -> None:
 
 
 @pytest.mark.parametrize("change", NO_CHANGES)
-def test_what_needs_no_new_image(tmp_path: Path, change: str) -> None:
+def test_a_change_of_no_content_keeps_the_image(tmp_path: Path, change: str) -> None:
     image = write_image(tmp_path)
     before, stream = hashed(tmp_path), streamed(image_in(tmp_path))
     NO_CHANGES[change](image)
@@ -118,7 +118,7 @@ def test_the_stream_has_every_file_with_modes_that_git_knows(tmp_path: Path) -> 
     }
 
 
-def test_what_lies_elsewhere_is_content_too(tmp_path: Path) -> None:
+def test_files_outside_the_image_directory_are_content_too(tmp_path: Path) -> None:
     write_image(
         tmp_path, file="base: debian:12\ncontents: {unreal: ../../build, one.txt: ../../one.txt}\n"
     )
@@ -161,7 +161,7 @@ def test_a_large_file_is_read_once(tmp_path: Path) -> None:
     assert len([*(tmp_path / "cache").rglob("digests/*")]) == 2
 
 
-def test_what_cannot_be_read_is_named_and_a_pipe_not_waited_for(tmp_path: Path) -> None:
+def test_an_unreadable_part_is_named_and_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     image = write_image(tmp_path)
     os.mkfifo(image / "files" / "pipe")
 

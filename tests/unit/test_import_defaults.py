@@ -79,7 +79,7 @@ def test_a_group_of_kuberay_has_as_many_nodes_as_there(
         assert any(note in text for text in found.notes)
 
 
-def test_what_a_group_of_kuberay_says_itself_counts_before_its_parameters(tmp_path: Path) -> None:
+def test_fields_of_a_kuberay_group_override_its_ray_start_parameters(tmp_path: Path) -> None:
     group = {
         "rayStartParams": {"num-cpus": "1", "labels": "market=spot"},
         "labels": {"zone": "a"},

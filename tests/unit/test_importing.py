@@ -128,7 +128,7 @@ def test_numbers_may_be_arithmetic(written: object, value: float) -> None:
         *("1+" * 60 + "1", "(" * 95, True, None, "True", "x"),
     ],
 )
-def test_what_is_no_arithmetic_or_has_no_end_is_refused(written: object) -> None:
+def test_invalid_or_excessive_arithmetic_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match=r"must be a number, or arithmetic such as 10\*1024\*\*3"):
         number(written)
 
@@ -394,7 +394,7 @@ def test_no_text_is_folded(tmp_path: Path) -> None:
         (".", None, " is no regular file"),
     ],
 )
-def test_what_is_no_such_file_is_said(
+def test_a_missing_unreadable_or_wrong_file_is_refused(
     name: str, text: str | None, message: str, tmp_path: Path
 ) -> None:
     if text:

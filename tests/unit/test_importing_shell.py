@@ -137,7 +137,7 @@ def test_an_aggregate_job_in_quotes_is_read_as_a_shell_reads_it() -> None:
         ("python \\\n  {}\n)\n", []),
     ],
 )
-def test_what_else_stands_on_the_script_s_own_line_is_named(
+def test_shell_words_around_the_script_are_noted_as_not_read(
     line: str, notes: list[str], tmp_path: Path
 ) -> None:
     found = of_file(
@@ -164,7 +164,7 @@ def test_signs_in_quotes_belong_to_the_sub_job_also_in_a_file(tmp_path: Path) ->
     assert found.notes[1:] == ("not read: >> log",)
 
 
-def test_what_starts_a_script_is_named_unless_it_is_python() -> None:
+def test_a_starter_of_a_script_is_noted_unless_it_is_python() -> None:
     for starter in ("ray job submit -- python", "srun -n 2", "docker exec -it lab python3"):
         assert of_line(*starter.split(), "wrap_resources.py", "--sub_jobs", "a.py").notes == (
             f"not read: {starter}",
@@ -247,7 +247,7 @@ def test_only_launch_py_is_isaac_lab_s(words: str) -> None:
     assert caught.value.what == "this is no command line of Isaac Lab's launch.py"
 
 
-def test_what_else_stands_on_the_line_of_launch_is_named(tmp_path: Path) -> None:
+def test_shell_words_around_launch_py_are_noted_as_not_read(tmp_path: Path) -> None:
     (tmp_path / "up.sh").write_text("cd /w && python launch.py --image lab/ray:1 > log &\n")
     assert convert_cluster(tmp_path / "up.sh").notes[-2:] == (
         "not read: cd /w &&",

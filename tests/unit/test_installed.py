@@ -47,7 +47,7 @@ GIT = "https://example.com/team/trainyard.git"
         ),
     ],
 )
-def test_what_an_installer_wrote_down_says_what_other_machines_can_install(
+def test_an_installers_record_gives_the_origin_for_other_machines(
     direct_url: dict[str, Any] | None, origin: Origin
 ) -> None:
     text = None if direct_url is None else json.dumps(direct_url)
@@ -81,7 +81,7 @@ def write_installation(site: Path) -> Distribution:
     return PathDistribution(site / info)
 
 
-def test_the_wheel_of_what_is_installed_is_what_was_installed(tmp_path: Path) -> None:
+def test_the_wheel_of_an_installation_has_its_installed_files(tmp_path: Path) -> None:
     site = tmp_path / "lib/python3.11/site-packages"
     distribution = write_installation(site)
     path = installed.write_wheel(distribution, tmp_path / "one")

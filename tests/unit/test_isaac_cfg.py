@@ -96,7 +96,7 @@ UNFIT = {
 
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize(("value", "why"), UNFIT.items())
-def test_what_no_training_can_be_given_is_refused_by_its_key(
+def test_a_value_unfit_for_training_is_refused_with_its_key(
     value: str, why: str, place: str, tmp_path: Path
 ) -> None:
     body = f'h["agent.net"] = {value}' if place == "before" else ""
@@ -121,7 +121,7 @@ def test_what_no_training_can_be_given_is_refused_by_its_key(
         ),
     ],
 )
-def test_what_cannot_be_searched_is_refused_by_its_name(
+def test_an_unusable_setting_is_refused_with_its_name(
     body: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -422,7 +422,7 @@ def test_a_file_that_cannot_be_loaded_is_said_in_one_line(
         (3, [], r"cfg.py cannot be loaded \(exit code 3\): it printed nothing"),
     ],
 )
-def test_what_a_file_prints_as_it_ends_hides_no_error(
+def test_text_printed_at_exit_does_not_hide_the_error_of_a_file(
     code: int, tail: list[str], message: str, tmp_path: Path, started: FakePrograms
 ) -> None:
     (tmp_path / "cfg.py").touch()
@@ -431,7 +431,7 @@ def test_what_a_file_prints_as_it_ends_hides_no_error(
         job_cfg.read(tmp_path / "cfg.py", Options())
 
 
-def test_what_a_file_prints_as_it_ends_is_not_its_description(
+def test_text_printed_at_exit_is_not_read_as_the_description(
     tmp_path: Path, started: FakePrograms
 ) -> None:
     (tmp_path / "cfg.py").touch()

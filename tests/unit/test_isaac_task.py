@@ -122,7 +122,7 @@ def test_a_library_makes_it_the_workflow_of_all_libraries(tmp_path: Path) -> Non
     assert words[words.index("--rl_library") + 1] == "skrl"
 
 
-def test_what_a_class_varies_is_described_with_its_files(tmp_path: Path) -> None:
+def test_the_search_space_of_a_class_is_described_with_its_files(tmp_path: Path) -> None:
     file = isaac_lab.write(tmp_path, "new")
     with isaac_lab.program() as program:
         found = program.described(
@@ -210,7 +210,7 @@ def test_an_unknown_name_is_an_error_that_says_what_there_is(
     assert str(caught.value) == f"isaac_task.py: {message}"
 
 
-def test_what_a_file_offers_is_said_without_the_base(tmp_path: Path) -> None:
+def test_the_classes_of_a_file_are_listed_without_their_base(tmp_path: Path) -> None:
     file = tmp_path / "cfg.py"
     file.write_text(
         "import tuner\nfrom tuner import JobCfg\nclass A(JobCfg): pass\nclass B(A): pass\n"
@@ -359,7 +359,7 @@ def test_a_stopper_that_may_end_a_sweep_is_described_so(
         ("sb3/train.py", "sb3/cartpole/now/params/env.yaml", []),
     ],
 )
-def test_a_later_attempt_goes_on_from_the_newest_checkpoint(
+def test_a_later_attempt_continues_from_the_newest_checkpoint(
     script: str, left: str, added: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_written_any_more_is_an_error_that_names_it(
 @pytest.mark.parametrize(
     "values", [[5], [[1, 2]], [["1", 2, 3]], [[1, 10**400, 3]], [[1, True, 3]], [None], 5]
 )
-def test_what_is_no_value_of_a_metric_is_no_event(run: RunDirectory, values: Any) -> None:
+def test_a_metric_event_with_malformed_values_is_refused(run: RunDirectory, values: Any) -> None:
     with pytest.raises(OutsideError, match=r"^not an event of Trainyard's runner: values is "):
         take_in(run, [line(0, "metric", task="a", attempt=1, values=values)])
 

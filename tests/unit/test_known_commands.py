@@ -60,7 +60,7 @@ def refused(*command: str) -> list[str]:
         ("bash train.sh -t 1", []),
     ],
 )
-def test_what_fails_on_a_cluster_is_refused_and_the_rest_is_not(
+def test_only_schola_commands_that_fail_on_a_cluster_are_refused(
     command: str, said: list[str]
 ) -> None:
     assert refused(*command.split()) == said

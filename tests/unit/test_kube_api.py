@@ -71,7 +71,7 @@ def test_objects_are_listed_by_their_labels() -> None:
     assert server.asked[0][2] == {"labelSelector": "a in (b,c)"}
 
 
-def test_of_a_kind_that_the_cluster_does_not_know_there_are_none() -> None:
+def test_a_kind_unknown_to_the_cluster_has_no_objects() -> None:
     kube, _ = answered(
         (404, "page not found"),
         (404, "page not found"),

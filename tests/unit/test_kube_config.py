@@ -50,7 +50,7 @@ def test_the_default_is_the_current_context_of_the_home_directory_s_file(tmp_pat
     assert find(tmp_path) == Access("prod", "https://prod:6443", "prod", (file,))
 
 
-def test_of_several_files_the_first_that_says_something_counts(tmp_path: Path) -> None:
+def test_the_first_of_several_kubeconfigs_sets_the_current_context(tmp_path: Path) -> None:
     first = kubeconfig(tmp_path / "first", "lab", current="lab")
     second = kubeconfig(tmp_path / "second", "prod", current="prod")
     merged = find(tmp_path, tmp_path / "not-there", first, second)
@@ -87,7 +87,7 @@ def test_a_file_that_the_cluster_file_names_is_its_neighbour(tmp_path: Path) -> 
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_and_never_quoted(
+def test_an_unusable_kubeconfig_is_explained_and_never_quoted(
     tmp_path: Path, text: str, context: str | None, what: str
 ) -> None:
     file = tmp_path / "config"

@@ -49,7 +49,7 @@ def ignored(*texts: str) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("file", [{}, LAB, GROWING])
-def test_what_the_api_server_and_the_autoscaler_fill_in_is_no_difference(
+def test_values_set_by_the_api_server_or_autoscaler_are_no_difference(
     file: dict[str, Any],
 ) -> None:
     assert ray_cluster.changes(stored(sent(**file), burst=2), stored(sent(**file))) == ()
@@ -99,7 +99,7 @@ def test_only_a_group_that_gets_smaller_ends_nodes(
     )
 
 
-def test_what_a_node_has_is_said_without_what_follows_from_it() -> None:
+def test_a_changed_key_of_a_node_is_reported_without_derived_values() -> None:
     other = {**GPU, "cpus": 4, "memory": "8GiB", "gpus": 2}
     assert said(sent(**LAB), sent(**{**LAB, "workers": [other]})) == ignored(
         "workers.gpu.memory: 4GiB now, 8GiB desired",
@@ -111,7 +111,7 @@ def test_what_a_node_has_is_said_without_what_follows_from_it() -> None:
     )
 
 
-def test_what_all_groups_have_otherwise_is_said_once() -> None:
+def test_a_difference_common_to_all_groups_is_reported_once() -> None:
     kuberay = {"node_selector": {"pool": "a"}, "storage": {"claim": "mine"}, "shm_size": "1GiB"}
     found = said(sent(**LAB), sent(**LAB, kuberay=kuberay, image="r/b@sha256:1", secrets=("mine",)))
     assert sorted(found) == ignored(
@@ -129,7 +129,7 @@ def test_values_of_variables_are_not_shown() -> None:
     assert said(sent(**LAB), sent(**other)) == ignored("env.MODE differs", "env.NEW differs")
 
 
-def test_what_the_autoscaler_decided_goes_along_within_the_new_bounds() -> None:
+def test_autoscaler_decisions_are_kept_within_the_new_bounds() -> None:
     live = stored(sent(**GROWING), burst=2)
     group = ray_cluster.carried(sent(**GROWING), live)["spec"]["workerGroupSpecs"][0]
     assert (group["replicas"], group["scaleStrategy"]) == (

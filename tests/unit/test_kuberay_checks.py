@@ -45,6 +45,6 @@ def test_a_host_that_lost_a_gpu_fails_for_every_pod_that_holds_some_there() -> N
     )
 
 
-def test_what_may_not_be_asked_is_no_failure() -> None:
+def test_a_forbidden_gpu_check_is_skipped_and_does_not_fail() -> None:
     (found,) = checked(kubernetes(pod("a"), forbidden=["nodes"]))
     assert found == Check("allocatable", "gpu-a", True, "ops may not get nodes", skipped=True)

@@ -107,7 +107,7 @@ def pulling(text: str, *, reason: str = "ImagePullBackOff") -> Object:
         ("something that nobody has seen", "registry 192.0.2.10:5000 or the node refuses", None),
     ],
 )
-def test_what_a_registry_says_gets_the_hint_for_a_host(
+def test_a_failed_pull_reports_its_cause_and_the_known_hint(
     text: str, why: str, hint: str | None
 ) -> None:
     found = only(pulling(text))
@@ -159,7 +159,7 @@ def test_a_pod_that_finds_no_room_says_what_each_host_lacks() -> None:
         ("1 node(s) are on the moon.", "kubectl describe nodes"),
     ],
 )
-def test_what_helps_depends_on_what_the_scheduler_says(text: str, hint: str) -> None:
+def test_the_hint_for_an_unplaced_pod_follows_the_schedulers_message(text: str, hint: str) -> None:
     assert hint in (only(unplaced(f"0/2 nodes are available: {text}")).hint or "")
 
 
@@ -190,7 +190,7 @@ def test_machines_that_come_by_themselves_are_waited_for() -> None:
         ("the moon is full", ""),
     ],
 )
-def test_what_the_api_server_refuses_is_said_as_it_wrote_it(text: str, hint: str) -> None:
+def test_a_rejected_pod_is_reported_in_the_api_servers_words(text: str, hint: str) -> None:
     found = explain_admission(f'pods "x" is forbidden: {text}', what="a worker")
     assert (found.message, found.summary, found.error.exit_code) == (
         f"a worker was rejected: {text}",
@@ -211,13 +211,13 @@ def test_what_the_api_server_refuses_is_said_as_it_wrote_it(text: str, hint: str
         ),
     ],
 )
-def test_a_container_that_cannot_start_says_what_it_lacks(status: Object) -> None:
+def test_a_container_that_cannot_start_reports_its_missing_secret(status: Object) -> None:
     lines, code = error(pod(WORKER, phase="Running", containers=(status,)))
     assert (lines[0], code) == ('gpu-x7k2p cannot start: secret "lab" not found', 3)
 
 
 @pytest.mark.parametrize("reason", ["FailedMount", "FailedCreatePodSandBox"])
-def test_what_a_kubelet_lacks_stands_in_its_events(reason: str) -> None:
+def test_a_pod_that_cannot_start_reports_its_kubelets_latest_event(reason: str) -> None:
     waits = pod(WORKER)
     failed = event(waits, reason, 'no runtime for "nvidia" is configured', when=STARTED)
     lines, code = error(waits, events=[failed])
@@ -231,7 +231,7 @@ def test_what_a_kubelet_lacks_stands_in_its_events(reason: str) -> None:
     )
 
 
-def test_what_happened_once_or_to_an_earlier_pod_is_no_cause() -> None:
+def test_a_single_restart_or_an_event_of_an_earlier_pod_is_no_cause() -> None:
     earlier = pod(WORKER)
     earlier["metadata"]["uid"] = "uid-of-another"
     assert causes(pod(WORKER), events=[event(earlier, "FailedMount", "no such volume")]) == ()
@@ -289,7 +289,7 @@ def test_a_lost_host_shows_by_an_unready_pod_with_ready_containers() -> None:
     assert causes(pod(WORKER, phase="Running", conditions=starts, containers=(running(),))) == ()
 
 
-def test_a_worker_that_cannot_reach_a_ready_head_says_what_it_gets() -> None:
+def test_a_worker_that_cannot_reach_a_head_is_a_cause_if_the_head_is_ready() -> None:
     waits = pod(WORKER, init=(running("wait-gcs-ready"),))
     lines, _ = error(head(), waits)
     assert lines[0] == "gpu-x7k2p cannot reach the head, which is ready"
@@ -311,7 +311,7 @@ def test_an_operator_that_does_nothing_is_a_cause(
     assert (found.message, found.tolerates, found.error.exit_code) == (message, MINUTE, 3)
 
 
-def test_nobody_waits_for_what_ray_adds_to_a_group_that_has_its_fewest() -> None:
+def test_an_unplaced_pod_beyond_its_groups_minimum_is_no_cause() -> None:
     cluster = ray_cluster(group("gpu", 1, 5))
     text = "0/1 nodes are available: 1 Insufficient cpu."
     assert (

@@ -64,7 +64,7 @@ def test_everything_of_a_cluster_is_removed_and_the_second_down_is_idle(tmp_path
     assert run(down_of(kube, tmp_path)) == []
 
 
-def test_a_raycluster_of_somebody_else_keeps_all_that_is_its(tmp_path: Path) -> None:
+def test_a_foreign_raycluster_keeps_its_objects(tmp_path: Path) -> None:
     kube = made(ours=False)
     before = dict(kube.objects)
     kube.put(SECRET, named("lab.pull", cluster="lab"))
@@ -108,7 +108,7 @@ def test_a_pod_names_its_unready_host_and_the_way_without_it() -> None:
     )
 
 
-def test_what_is_held_by_a_finalizer_names_it_and_the_way_without_it() -> None:
+def test_a_raycluster_held_by_a_finalizer_reports_it_and_a_remedy() -> None:
     found = named("lab")
     found["metadata"]["finalizers"] = ["example.com/hold", "foregroundDeletion"]
     what, _, hint = hanging(FakeKube(), RAY_CLUSTER, found)
@@ -155,7 +155,7 @@ def test_labelled_pods_that_belong_to_another_user_s_raycluster_stay(tmp_path: P
     assert kube.objects == before
 
 
-def test_a_cluster_of_somebody_else_goes_only_if_that_is_meant(tmp_path: Path) -> None:
+def test_a_foreign_cluster_is_removed_only_with_adopt(tmp_path: Path) -> None:
     kube = made()
     live = kube.objects[(RAY_CLUSTER.plural, "team", "lab")]
     live["metadata"]["annotations"] = {"io.trainyard/owner": "alice@laptop"}
@@ -177,7 +177,7 @@ def test_a_cluster_of_somebody_else_goes_only_if_that_is_meant(tmp_path: Path) -
     assert kube.objects == {}
 
 
-def test_who_may_not_remove_all_of_a_cluster_removes_nothing_of_it(tmp_path: Path) -> None:
+def test_down_without_all_delete_rights_is_refused(tmp_path: Path) -> None:
     kube = made()
     kube.lacking = ("delete secrets", "delete persistentvolumeclaims")
     with pytest.raises(ForbiddenError) as error:
@@ -188,7 +188,7 @@ def test_who_may_not_remove_all_of_a_cluster_removes_nothing_of_it(tmp_path: Pat
     ]
 
 
-def test_what_belongs_to_the_ray_cluster_is_waited_for(tmp_path: Path) -> None:
+def test_down_waits_for_objects_that_the_raycluster_owns(tmp_path: Path) -> None:
     kube = made()
     owner = kube.objects[(RAY_CLUSTER.plural, "team", "lab")]
     kube.put(BUDGET, named("lab-nodes", cluster="lab", owner=owner))

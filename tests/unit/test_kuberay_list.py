@@ -40,7 +40,7 @@ def kubernetes(**more: Any) -> FakeKube:
     return kube
 
 
-def test_who_may_not_list_all_namespaces_is_told_so() -> None:
+def test_a_missing_right_to_list_all_namespaces_is_reported() -> None:
     answer = ask(kubernetes(forbidden=["all rayclusters"]))
     assert isinstance(answer, ForbiddenError)
     assert (

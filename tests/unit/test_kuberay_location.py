@@ -57,7 +57,7 @@ def made(site: Site, **more: Any) -> Location:
     return found
 
 
-def test_what_is_written_down_counts(site: Site) -> None:
+def test_a_cluster_is_found_at_its_recorded_location(site: Site) -> None:
     made(site, context="other", namespace="old")
     found = location.find(SPEC, site, section())
     assert (found.kube.server, found.namespace) == ("https://192.0.2.2:6443", "old")
@@ -133,7 +133,7 @@ def test_another_kubernetes_under_the_same_context_is_not_asked(site: Site) -> N
     )
 
 
-def test_a_ray_cluster_of_somebody_else_is_refused_and_one_of_ours_found() -> None:
+def test_a_foreign_ray_cluster_is_refused_and_an_own_one_found() -> None:
     with pytest.raises(RequestError) as error:
         location.ray_cluster(fake_location(FakeKube((RAY_CLUSTER, named("lab")))))
     assert error.value.lines() == [

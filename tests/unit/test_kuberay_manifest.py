@@ -251,7 +251,7 @@ def test_simulated_gpus_are_numbers_of_ray_alone() -> None:
     assert found["metadata"]["annotations"]["io.trainyard/simulated-gpus"] == "true"
 
 
-def test_what_is_said_for_a_group_stands_on_top_of_what_is_said_for_all() -> None:
+def test_settings_of_a_group_extend_or_replace_those_of_all_groups() -> None:
     whole = spec(**EVERYTHING)
     pods = [one["template"]["spec"] for one in (whole["headGroupSpec"], *whole["workerGroupSpecs"])]
     assert [pod["nodeSelector"] for pod in pods[:2]] == [

@@ -53,7 +53,7 @@ def test_the_token_that_kuberay_made_for_our_ray_cluster_is_taken() -> None:
     assert objects.token_step(fake_location(kube)).done().holds
 
 
-def test_a_secret_of_somebody_else_is_not_touched() -> None:
+def test_a_foreign_secret_with_the_clusters_name_is_refused() -> None:
     with pytest.raises(RequestError) as error:
         objects.token_step(fake_location(FakeKube((SECRET, named("lab"))))).done()
 

@@ -54,7 +54,7 @@ def test_a_missing_operator_gets_its_crds_first_and_ray_clusters_last(helm: Fake
     assert kube.names(NAMESPACE) == {"kuberay-system"}
 
 
-def test_a_release_of_ours_whose_helm_was_killed_is_made_anew(helm: FakeHelm) -> None:
+def test_a_pending_release_of_trainyard_is_uninstalled_and_installed(helm: FakeHelm) -> None:
     helm.made = PENDING
     run(
         operator.steps(
@@ -64,7 +64,7 @@ def test_a_release_of_ours_whose_helm_was_killed_is_made_anew(helm: FakeHelm) ->
     assert helm.did == ["uninstall", "install"]
 
 
-def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
+def test_a_foreign_helm_release_is_refused_and_left_unchanged(helm: FakeHelm) -> None:
     helm.made = Release("failed", "timed out")
     kuberay = read(helm, FakeKube())
     with pytest.raises(PrerequisiteError) as error:
@@ -99,7 +99,7 @@ def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
         ),
     ],
 )
-def test_what_is_not_ours_to_mend_is_said(
+def test_an_operator_that_is_old_or_may_not_be_installed_is_refused(
     helm: FakeHelm, kube: FakeKube, section: dict[str, Any], what: str
 ) -> None:
     with pytest.raises(PrerequisiteError) as error:

@@ -85,7 +85,7 @@ def test_while_others_live_from_it_nothing_goes(helm: FakeHelm) -> None:
         steps(helm, kube, OURS)
 
 
-def test_where_others_cannot_be_asked_for_nothing_goes(helm: FakeHelm) -> None:
+def test_purge_is_refused_without_the_right_to_list_ray_jobs(helm: FakeHelm) -> None:
     kube = made()
     kube.forbidden = {"all rayjobs"}
     with pytest.raises(ForbiddenError):

@@ -41,7 +41,7 @@ def of_verbs(*every: Verbs) -> Granted:
     return found
 
 
-def test_the_role_of_the_page_is_exactly_what_is_asked_for() -> None:
+def test_the_roles_in_the_docs_grant_exactly_the_needed_rights() -> None:
     role, policy, leash = (
         yaml.safe_load(block.partition("```")[0])
         for block in PAGE.read_text().split("```yaml\n")[1:4]

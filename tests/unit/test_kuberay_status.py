@@ -194,7 +194,7 @@ def test_a_head_that_is_broken_has_no_address(lab: Lab) -> None:
     assert (now.nodes[0].state, now.address, now.tunnel) == ("broken", None, None)
 
 
-def test_a_run_gets_the_endpoint_and_what_it_is_promised(lab: Lab) -> None:
+def test_a_run_gets_its_endpoint_expected_nodes_and_token_problem(lab: Lab) -> None:
     lab.made(head(), pod(WORKER, host=""))
     endpoint = lab.connect()
     assert (endpoint.address, endpoint.token, endpoint.image, endpoint.tunnel) == (
@@ -283,7 +283,7 @@ def test_a_node_says_why_it_is_not_up() -> None:
     ]
 
 
-def test_what_the_file_does_not_ask_for_is_surplus_unless_ray_added_it() -> None:
+def test_a_node_beyond_the_file_is_surplus_unless_ray_added_it() -> None:
     pods = (head(), pod(WORKER, ready=True), pod(OTHER, ready=True))
     alive = ("head", "gpu-x7k2p", "gpu-abc12")
     fixed = observed(*pods, cluster=ray_cluster(group("gpu", 2)))

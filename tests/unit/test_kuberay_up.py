@@ -159,7 +159,7 @@ def test_a_cluster_is_made_in_this_order_and_then_nothing_is_written(yard: Yard)
     assert yard.kube.changed == []
 
 
-def test_what_kuberay_carries_out_is_changed_and_said_in_the_title(yard: Yard) -> None:
+def test_a_changed_worker_count_is_applied_and_named_in_the_title(yard: Yard) -> None:
     yard.made()
     step = yard.step("Change", spec(workers=[{"name": "gpu", "count": 2}]))
     assert step.title == "Change the RayCluster: workers.gpu.count: 1 now, 2 desired"
@@ -230,7 +230,7 @@ def test_a_cluster_that_others_made_is_taken_and_said(yard: Yard) -> None:
     assert yard.step("Record").done().detail == ""
 
 
-def test_what_is_printed_hides_variables_that_are_called_like_secrets(yard: Yard) -> None:
+def test_printed_documents_hide_variables_named_like_secrets(yard: Yard) -> None:
     file = spec(env={"HF_TOKEN": "hunter2", "MODE": "fast"}, kuberay={"storage": {"size": "1GiB"}})
     found = up.documents(file, yard.site)
     assert [document["kind"] for document in found] == [
@@ -318,7 +318,7 @@ def test_a_cluster_that_is_as_its_file_says_needs_no_right_to_change_it(yard: Ya
     assert yard.step("Make the RayCluster").done().holds
 
 
-def test_another_user_s_cluster_is_used_as_it_is_and_changed_if_adopted(yard: Yard) -> None:
+def test_a_foreign_cluster_is_used_unchanged_and_changed_only_with_adopt(yard: Yard) -> None:
     live = yard.made()
     larger = spec(workers=[{"name": "gpu", "count": 2}])
     live["metadata"]["annotations"]["io.trainyard/owner"] = "alice@laptop"

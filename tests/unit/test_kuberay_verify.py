@@ -135,7 +135,7 @@ def test_a_host_that_takes_no_pod_for_some_seconds_is_named_and_no_failure() -> 
         verified(results[1:], IMAGE)
 
 
-def test_a_pod_that_somebody_removes_is_said() -> None:
+def test_a_pod_removed_while_it_runs_is_reported() -> None:
     kube = with_status({"phase": "Running"})
     (found,) = tried(kube, Time(kube.objects.clear), "a")
     assert str(found.error) == (

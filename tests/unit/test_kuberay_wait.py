@@ -108,7 +108,7 @@ def broken(yard: Yard) -> None:
     yard.put(POD, head(), pod(WORKER, init=(DOWN,)))
 
 
-def test_a_plan_only_says_what_is_wrong_and_cluster_up_ends_with_it(yard: Yard) -> None:
+def test_a_plan_reports_a_cause_and_cluster_up_fails_with_it(yard: Yard) -> None:
     broken(yard)
     for _ in range(3):
         assert yard.after(60).detail.startswith("gpu-x7k2p: cannot pull its image: ")
@@ -149,7 +149,7 @@ def test_a_second_cause_is_named_with_the_first(yard: Yard) -> None:
     assert stays.where == "what was made stays"
 
 
-def test_what_may_mend_itself_is_waited_for(yard: Yard) -> None:
+def test_an_unplaced_pod_fails_cluster_up_only_after_its_tolerance(yard: Yard) -> None:
     refused = condition(
         "PodScheduled",
         "False",
@@ -171,7 +171,7 @@ def test_what_may_mend_itself_is_waited_for(yard: Yard) -> None:
         yard.after(SOON)
 
 
-def test_what_failed_is_tried_again_at_once(yard: Yard) -> None:
+def test_pods_that_back_off_are_deleted_at_once_for_a_retry(yard: Yard) -> None:
     broken(yard)
     crashed = pod(
         "lab-gpu-worker-abc12", containers=(waiting("CrashLoopBackOff", "back-off 5m0s"),)
@@ -267,7 +267,7 @@ def test_a_cluster_that_is_removed_while_it_comes_up_ends_the_waiting(yard: Yard
         yard.after(1)
 
 
-def test_a_cause_is_debounced_for_each_node_and_begins_anew() -> None:
+def test_a_cause_that_returns_gets_its_full_tolerance_again() -> None:
     seconds = 0.0
     debounce = Debounce(now=lambda: seconds)
     first, second = (Diagnosis("is slow", nodes=(name,), tolerates=5) for name in "ab")

@@ -88,7 +88,7 @@ def test_a_cluster_is_idle_since_its_last_job_ended(
 
 
 @pytest.mark.usefixtures("at_once")
-def test_whatever_goes_wrong_as_it_ends_a_cluster_it_tries_again() -> None:
+def test_a_leash_retries_the_end_of_its_cluster_after_any_error() -> None:
     outcomes: list[Exception] = [KeyError("Names"), OSError("refused")]
 
     def end() -> None:
@@ -165,7 +165,7 @@ def test_one_that_does_not_hold_says_why(yard: Yard) -> None:
     assert proof.done().holds
 
 
-def test_what_differs_from_the_file_is_said_of_a_cluster_that_runs() -> None:
+def test_a_leash_that_differs_from_the_file_is_reported() -> None:
     def found(
         leash: dict[str, str] | None, made: float | None, held: LeashStatus | None
     ) -> list[str]:
@@ -192,7 +192,7 @@ def test_a_deadline_that_is_over_is_refused(yard: Yard) -> None:
         yard.steps({"deadline": "1h"})[0].done()
 
 
-def test_of_a_cluster_that_is_gone_the_leash_is_said(yard: Yard) -> None:
+def test_the_leash_of_a_cluster_that_is_gone_is_reported(yard: Yard) -> None:
     assert leashes.ended(yard.status("absent"), yard.site.state) == ""
     yard.steps(BOTH)[0].do()
     assert leashes.ended(yard.status("broken"), yard.site.state) == ""

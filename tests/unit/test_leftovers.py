@@ -25,7 +25,7 @@ def test_drivers_whose_run_still_runs_are_its_own_to_clear() -> None:
     assert of_killed_runs(jobs) == {"03000000"}
 
 
-def test_only_what_is_detached_and_of_these_drivers_counts() -> None:
+def test_leftovers_are_the_detached_objects_of_the_given_drivers() -> None:
     def answer(*rows: dict[str, Any]) -> dict[str, Any]:
         return {"data": {"result": {"result": list(rows)}}}
 

@@ -29,7 +29,9 @@ def refuse(place: Path, *overrides: str, made: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("override", ["name=lab", "workers.cpu.count=3", "workers.0.count=3"])
-def test_what_changes_nothing_is_taken_also_after_a_scale(tmp_path: Path, override: str) -> None:
+def test_an_override_without_effect_is_accepted_also_after_a_scale(
+    tmp_path: Path, override: str
+) -> None:
     refuse(tmp_path, override, made=("workers.cpu.count=3",))
 
 

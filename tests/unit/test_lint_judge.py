@@ -218,7 +218,7 @@ def test_an_image_of_others_needs_no_wget() -> None:
     assert failures(says(replace(HEALTHY, file=lint.OTHERS), wget=None)) == []
 
 
-def test_what_follows_from_a_cause_is_not_tested() -> None:
+def test_checks_that_depend_on_a_failed_import_are_skipped() -> None:
     inspection = says(HEALTHY, python_ended=UNREADABLE, ray_ended=UNREADABLE, ray_version=None)
     skipped = {finding.check: finding.detail for finding in judge(inspection) if finding.skipped}
     assert skipped == dict.fromkeys(("ray", "python"), "repair `import` first")

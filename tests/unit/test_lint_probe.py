@@ -116,7 +116,7 @@ def test_the_script_fits_into_one_argument() -> None:
     assert len(probe.script().encode()) < 100_000
 
 
-def test_what_an_image_printed_is_kept_and_what_is_damaged_found_out_again(tmp_path: Path) -> None:
+def test_a_probe_result_is_cached_and_a_damaged_cache_is_ignored(tmp_path: Path) -> None:
     cache = tmp_path / "lint" / "1.json"
     probed = Probed(probe.parse(OUTPUT, QUESTIONS))
     lint.write_cache(cache, probed)

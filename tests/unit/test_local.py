@@ -72,7 +72,7 @@ def test_a_node_inherits_no_settings_and_gets_the_path_of_the_token() -> None:
     }
 
 
-def test_what_a_machine_lacks_is_said_with_what_to_do() -> None:
+def test_too_little_memory_is_reported_with_its_remedy() -> None:
     with pytest.raises(PrerequisiteError) as raised:
         machine.check(3, memory=GIBIBYTE // 2)
     assert str(raised.value) == (

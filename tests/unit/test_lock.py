@@ -81,7 +81,7 @@ def test_a_directory_of_another_user_is_told(
     ]
 
 
-def test_what_is_still_being_changed_is_named(
+def test_a_held_lock_reports_that_the_registry_is_still_being_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock, "WAIT_SECONDS", -1.0)

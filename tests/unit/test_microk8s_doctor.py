@@ -142,7 +142,7 @@ def ending(days: float, name: str = "server.crt") -> Mapping[str, Facts]:
         ),
     ],
 )
-def test_what_will_break_on_hosts(
+def test_an_expiring_certificate_a_dead_host_and_lost_voters_are_found(
     now: Snapshot, hosts: int, found: tuple[str, str, bool] | None
 ) -> None:
     seen = [
@@ -215,7 +215,7 @@ def test_a_host_that_left_the_file_is_a_row_as_long_as_kubernetes_has_it() -> No
     )
 
 
-def test_hosts_are_a_table_in_which_what_is_not_known_is_a_question_mark() -> None:
+def test_the_table_of_hosts_has_question_marks_for_unknown_facts() -> None:
     table = cluster_status.hosts_table([KNOWN, DEAD])
     assert [list(map(str, row)) for row in table.rows] == [
         [
@@ -243,7 +243,7 @@ def test_hosts_are_a_table_in_which_what_is_not_known_is_a_question_mark() -> No
         ("absent", [DEAD], "cluster.up"),
     ],
 )
-def test_the_next_command_is_about_what_is_wrong(
+def test_the_next_command_fits_the_state_of_the_cluster_and_its_hosts(
     state: ClusterState, hosts: list[HostStatus], following: str
 ) -> None:
     report = cluster_status.status_report(
@@ -259,7 +259,7 @@ def step(title: str, answer: Answer, **more: Any) -> Step:
     return Step(title, title, lambda: answer, nothing, **more)
 
 
-def test_what_up_would_do_is_found_and_what_ends_nodes_is_left_to_it() -> None:
+def test_unmet_steps_are_found_and_disruptive_ones_left_to_cluster_up() -> None:
     steps: list[Step | Stage] = [
         step("Install", no("a: not held")),
         Stage(
@@ -283,7 +283,7 @@ def test_what_up_would_do_is_found_and_what_ends_nodes_is_left_to_it() -> None:
     ]
 
 
-def test_what_keeps_up_from_beginning_is_found_too() -> None:
+def test_problems_that_stop_cluster_up_at_its_start_are_found() -> None:
     def refuse() -> list[Step]:
         raise PrerequisiteError(
             "some hosts", problems=(Problem("a", "no disk"), Problem("b", "no snapd")), hint="Mend."

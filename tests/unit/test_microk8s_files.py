@@ -44,7 +44,7 @@ def lab_of(fact: Facts, *, told: Told | None = None, **more: Any) -> Lab:
     return lab
 
 
-def test_the_first_host_launches_with_dns_and_storage_and_the_others_with_neither() -> None:
+def test_only_the_first_host_launches_with_dns_and_storage() -> None:
     first = files.launch(is_first=True, mirrors={}).decode()
     assert first.splitlines()[0] == MARK
     assert yaml.safe_load(first) == {
@@ -108,7 +108,7 @@ def test_a_plan_shows_the_files_of_each_host_and_the_operators_values() -> None:
     assert set(operator["values"]) == {"tolerations", "image"}
 
 
-def test_files_of_images_are_put_where_they_are_missing_and_waited_for_until_loaded(
+def test_missing_image_files_are_copied_and_awaited_until_loaded(
     tmp_path: Path,
 ) -> None:
     for name in ("a.tar", "b.tar", "notes.txt"):
@@ -140,7 +140,7 @@ def test_files_that_are_not_there_are_one_error(tmp_path: Path) -> None:
         offline.snap_files(section, tmp_path)
 
 
-def test_a_snap_of_a_file_is_acknowledged_or_dangerous_and_its_base_stays_as_it_is(
+def test_snap_files_are_acked_or_dangerous_and_an_installed_base_is_kept(
     tmp_path: Path,
 ) -> None:
     names = ("core22_2.snap", "core22_2.assert", "microk8s_9.snap")

@@ -58,7 +58,7 @@ def test_hosts_are_asked_once_and_after_a_change_once_for_each_question() -> Non
     assert times() == [2, 3]
 
 
-def test_who_runs_alone_is_not_asked_for_the_nodes_of_a_cluster() -> None:
+def test_a_standalone_host_is_not_asked_for_the_nodes_of_the_cluster() -> None:
     """Its only node is itself: all others would be taken for hosts that joined another cluster, and
     told to leave.
     """

@@ -122,7 +122,7 @@ def test_a_host_that_is_stopped_is_started_since_it_would_refuse() -> None:
     assert LEAVES in told.commands[3]
 
 
-def test_microk8s_of_ours_that_does_not_leave_is_installed_again_and_the_member_removed() -> None:
+def test_a_member_that_cannot_leave_is_removed_and_microk8s_reinstalled() -> None:
     told = Told(facts=members(*THREE))
     lab, first = made(
         replace(FIRST, hostname="b", members=THREE, is_ours=True), told, members=THREE
@@ -159,7 +159,7 @@ def test_microk8s_of_ours_that_does_not_leave_is_installed_again_and_the_member_
         (True, 1, (THREE[1], replace(THREE[0], is_voter=False))),
     ],
 )
-def test_microk8s_of_somebody_else_and_what_the_database_needs_stays(
+def test_foreign_microk8s_and_members_the_database_needs_stay_installed(
     is_ours: bool, code: int, known: tuple[Member, ...]
 ) -> None:
     told = Told(facts=members(*known), leave=replace(DEAF, code=code))
@@ -172,7 +172,7 @@ def test_microk8s_of_somebody_else_and_what_the_database_needs_stays(
 @pytest.mark.parametrize(
     ("is_ours", "helps"), [(False, "sudo snap remove microk8s --purge"), (True, "")]
 )
-def test_a_host_that_left_the_file_is_taken_out_although_it_refuses_if_it_is_ours(
+def test_a_host_that_refuses_to_leave_is_purged_only_if_it_is_an_own_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_ours: bool, helps: str
 ) -> None:
     told = Told(facts="lock.clustered.lock yes\n" + "ours yes\n" * is_ours)

@@ -133,7 +133,7 @@ def test_good_hosts_have_nothing_wrong() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_one_host_is_said_with_what_helps(
+def test_each_problem_of_one_host_is_reported_once(
     changed: dict[str, object], message: str
 ) -> None:
     assert said(a=replace(GOOD, **changed), b=OTHER) == [f"a: {message}"]  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ def test_a_snapd_that_holds_refreshes_is_good(snapd: str) -> None:
     assert said(a=replace(GOOD, snapd=snapd), b=OTHER) == []
 
 
-def test_a_firewall_that_drops_what_is_forwarded_is_a_remark_as_long_as_a_host_is_bare() -> None:
+def test_a_firewall_that_drops_forwarded_packets_is_a_remark_on_bare_hosts() -> None:
     dropping = replace(GOOD, forward="DROP")
     assert said(a=dropping, b=OTHER) == []
     assert remarks([A, B], {"a": dropping, "b": OTHER}) == (
@@ -221,7 +221,7 @@ def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
     ]
 
 
-def test_of_two_hosts_our_own_clock_says_which_is_wrong() -> None:
+def test_the_local_clock_decides_which_of_two_host_clocks_is_wrong() -> None:
     (found,) = said(a=GOOD, b=replace(OTHER, skew=-3600.0))
     assert found == "b: its clock is 60 min behind the others': sudo timedatectl set-ntp true"
 
@@ -234,7 +234,7 @@ def test_a_host_that_answers_late_is_not_ahead_for_that(clock: int, skew: float)
     assert parse(fields_of(printed), now=1000.0, seconds=25.0).skew == skew
 
 
-def test_a_host_of_which_the_name_is_known_to_a_jump_host_alone_needs_its_address() -> None:
+def test_a_host_whose_name_does_not_resolve_here_needs_its_ip_key() -> None:
     message = (
         "a: its name does not resolve here (10.0.0.1): set `ip:` to the address by which other hosts "
         "reach it"

@@ -92,14 +92,14 @@ def lab(
         (lab(FRESH, {}, first=replace(FIRST, members=TOGETHER), control_plane=True), True),
     ],
 )
-def test_what_is_left_of_a_host_is_whatever_host_and_cluster_disagree_about(
+def test_leftovers_of_a_host_are_removed_if_host_and_cluster_disagree(
     made: Lab, is_left: bool
 ) -> None:
     titles = [step.title for step in leaving.steps(made, SITE)]
     assert titles == ["Remove what is left of b"] * is_left
 
 
-def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_first(
+def test_hosts_of_trainyard_that_left_the_file_are_removed_dead_ones_first(
     tmp_path: Path,
 ) -> None:
     nodes = {
@@ -193,7 +193,7 @@ def test_an_odd_answer_of_a_host_names_the_host_and_the_field(name: str, text: s
     assert len(odd.value.what) < len(start) + 80
 
 
-def test_the_others_join_a_control_plane_that_has_a_cluster_wherever_the_file_names_it() -> None:
+def test_hosts_join_a_control_plane_with_a_cluster_in_any_file_order() -> None:
     made = lab(
         replace(FRESH, members=TOGETHER), {}, first=replace(GOOD, members=ALONE), control_plane=True
     )
@@ -254,7 +254,7 @@ def test_upgrades_go_minor_by_minor_over_all_hosts() -> None:
         install.steps(strange, upgrade=True)
 
 
-def test_what_a_host_lacks_is_what_it_lacks_and_not_what_it_may_lack() -> None:
+def test_each_install_step_reports_the_first_lack_of_each_host() -> None:
     held = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
     names = "# trainyard: begin\n10.0.0.1 a\n10.0.0.2 b\n{}# trainyard: end\n"
     first = replace(FIRST, snap=held, sysctls=SYSCTLS, hosts_file=names.format("10.0.0.3 c\n"))
@@ -276,14 +276,14 @@ def test_what_a_host_lacks_is_what_it_lacks_and_not_what_it_may_lack() -> None:
     ]
 
 
-def test_purge_takes_no_member_out_of_a_cluster_that_somebody_else_began() -> None:
+def test_purge_of_a_cluster_with_a_foreign_microk8s_is_refused() -> None:
     snap = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
     ours, theirs = replace(FIRST, snap=snap, is_ours=True), replace(FRESH, snap=snap)
     with pytest.raises(RequestError, match="Trainyard did not install MicroK8s on b, but on other"):
         remove.steps(lab(theirs, {}, first=ours), [Path("kubeconfig")])
 
 
-def test_purge_touches_nothing_where_nobody_knows_what_is_installed() -> None:
+def test_purge_is_refused_while_snapd_of_a_host_does_not_run() -> None:
     silent = lab(
         replace(FRESH, snapd="unavailable", is_ours=True), {}, first=replace(FIRST, is_ours=True)
     )

@@ -25,7 +25,7 @@ def test_a_directory_is_packed_below_its_name_and_an_address_not_at_all(tmp_path
     assert address == "s3://bucket/m.zip"
 
 
-def test_what_is_no_module_is_named(tmp_path: Path) -> None:
+def test_a_missing_module_and_a_wheel_are_named_as_no_modules(tmp_path: Path) -> None:
     (tmp_path / "a.whl").touch()
     found = [
         str(problem)

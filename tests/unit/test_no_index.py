@@ -73,7 +73,7 @@ def test_a_hint_names_the_packages_of_an_extra(name: str) -> None:
     assert command == ["pip", "install", *extra(name).split()]
 
 
-def test_what_names_the_packages_elsewhere_says_the_same() -> None:
+def test_copies_of_install_commands_match_the_hints() -> None:
     assert f"#   {versions.installing('ec2')}\n" in (ROOT / "clusters/ec2.yaml").read_text()
     runner = (ROOT / "runner/trainyard_runner/head/main.py").read_text()
     assert f"on a local cluster: {versions.installing('tune')}" in runner

@@ -96,7 +96,7 @@ def test_one_that_is_still_made_gets_the_service_that_it_will_have() -> None:
 
 
 @pytest.mark.usefixtures("kube")
-def test_where_none_has_such_a_name_all_are_named() -> None:
+def test_a_name_prefix_without_a_match_is_refused_with_all_names() -> None:
     with pytest.raises(RequestError) as caught:
         imported("lab")
     assert (

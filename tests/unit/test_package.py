@@ -74,7 +74,7 @@ def test_too_big_a_directory_names_its_biggest_files(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_left_out_says_by_which_ignore_file(tmp_path: Path) -> None:
+def test_each_left_out_path_names_its_ignore_file(tmp_path: Path) -> None:
     root = write(
         tmp_path,
         {

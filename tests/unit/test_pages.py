@@ -51,7 +51,7 @@ def test_each_block_of_a_page_is_run_or_says_why_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_what_a_page_begins_after_exists(name: str) -> None:
+def test_sections_that_a_page_begins_after_exist(name: str) -> None:
     places = [place.partition("#") for place in ALL[name].begins_after]
     assert [anchor for page, _, anchor in places if anchor not in ALL[page].sections] == []
 

@@ -23,7 +23,7 @@ def job(**fields: object) -> JobSpec:
     return JobSpec.model_validate({"name": "job", "command": ["true"], **fields})
 
 
-def test_what_is_sent_and_left_out_is_said_before(tmp_path: Path) -> None:
+def test_files_to_send_and_left_out_are_reported_beforehand(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("x" * 2048)
     (tmp_path / ".gitignore").write_text("*.log\n")
     for number in range(8):
@@ -103,7 +103,7 @@ def test_wheels_are_sent_and_packages_are_named_as_to_be_built(tmp_path: Path) -
     assert document["runtime_env"] == {"uv": [f"{WHEELS}a.whl", "numpy"]}
 
 
-def test_a_package_is_built_from_a_copy_of_what_is_not_ignored(tmp_path: Path) -> None:
+def test_a_package_is_copied_without_its_ignored_files(tmp_path: Path) -> None:
     package = tmp_path / "package"
     for name in (".git/HEAD", ".venv/big", "data/x.log", "src/a.py", "pyproject.toml"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def test_a_package_is_built_from_a_copy_of_what_is_not_ignored(tmp_path: Path) -
     assert (copy.name, found) == ("package", [".gitignore", "pyproject.toml", "src/a.py"])
 
 
-def test_what_is_no_wheel_and_no_package_is_named_with_every_other_problem(tmp_path: Path) -> None:
+def test_a_bad_wheel_or_package_is_named_with_every_other_problem(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     env = RuntimeEnv(wheels=("empty", "b.whl"), pip=(f"{WHEELS}c.whl",), files=("nosuch",))
     with pytest.raises(RequestError) as error:

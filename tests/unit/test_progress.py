@@ -23,7 +23,7 @@ def test_a_pipe_gets_one_plain_line_per_step() -> None:
     )
 
 
-def test_what_is_waited_for_is_printed_once_per_change() -> None:
+def test_a_waiting_step_prints_one_line_per_change() -> None:
     stream = io.StringIO()
     progress = PlainProgress(stream)
     progress.started("Join 3 hosts")

@@ -79,9 +79,7 @@ def test_an_empty_directory_gets_all_of_it(make: Make, tmp_path: Path) -> None:
     assert make(robots) == new_project.Made((), WRITTEN, {}, ())
 
 
-def test_what_exists_is_left_and_the_lines_that_it_lacks_are_named(
-    make: Make, tmp_path: Path
-) -> None:
+def test_existing_files_are_kept_and_their_missing_lines_named(make: Make, tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("/results\nwheels/\n*.whl\n")
     (tmp_path / "requirements.txt").write_text("numpy\n# trainyard-ray, perhaps\n")
     before = {path: path.read_text() for path in tmp_path.iterdir() if path.is_file()}

@@ -28,7 +28,7 @@ NODE = RayNodeConfig(cpu=2, memory_gb=4, gpu_count=1)
 
 
 @pytest.mark.parametrize("module", ["api.cluster", "api.job", "sematic"])
-def test_what_docstrings_show_is_so(module: str) -> None:
+def test_docstring_examples_pass_doctest(module: str) -> None:
     done = doctest.testmod(importlib.import_module(f"trainyard.{module}"))
     assert done.attempted
     assert not done.failed
@@ -75,7 +75,7 @@ def test_one_override_may_be_text(tmp_path: Path) -> None:
     ("forward_logs", "of_job", "of_sweep"),
     [(None, "[a] x\n", ""), (True, "[a] x\n", "[a] x\n"), (False, "", "")],
 )
-def test_what_trainings_of_a_sweep_print_is_shown_where_it_is_asked_for(
+def test_output_of_sweep_trainings_is_shown_only_on_request(
     forward_logs: bool | None, of_job: str, of_sweep: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = Cluster.from_file("demo", forward_logs=forward_logs)
@@ -94,7 +94,9 @@ def test_a_sweep_is_not_dispatched_and_another_job_not_tuned() -> None:
 
 
 @pytest.mark.parametrize("teardown", ["made", "never"])
-def test_what_costs_on_is_named_only_where_it_stays(teardown: Literal["made", "never"]) -> None:
+def test_billed_instances_are_reported_only_if_they_are_kept(
+    teardown: Literal["made", "never"],
+) -> None:
     class Failing(Cluster):
         def _exists(self) -> bool:
             return False

@@ -43,7 +43,7 @@ def test_an_address_is_a_host_and_a_port(address: str, insecure: bool, expected:
     assert host_port.is_loopback == ("::1" in address and "db8" not in address)
 
 
-def test_the_ca_is_the_named_one_else_ours_else_a_public_one(tmp_path: Path) -> None:
+def test_the_ca_is_the_named_one_else_trainyards_else_a_public_one(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
     registry = target().registry
     assert access.ca_file(registry, environ) is None

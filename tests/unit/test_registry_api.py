@@ -66,7 +66,7 @@ def test_a_manifest_is_hashed_and_never_taken_by_its_word() -> None:
 @pytest.mark.parametrize(
     "content", [b"[1]", b"nonsense", b'{"schemaVersion": 1}', b'{"schemaVersion": 2, "config": {}}']
 )
-def test_what_is_no_manifest_is_refused(content: bytes) -> None:
+def test_a_malformed_manifest_is_refused(content: bytes) -> None:
     with pytest.raises(DamagedError):
         api(answering(200, content)).manifest("a/b", "1")
 

@@ -55,7 +55,7 @@ def test_a_password_file_is_read_without_its_line_end_and_is_not_empty(tmp_path:
         ({"other": {"auth": AUTH}}, None),
     ],
 )
-def test_docker_login_is_used_where_the_file_names_nobody(
+def test_dockers_login_is_used_if_the_file_names_no_user(
     tmp_path: Path, auths: dict[str, object], expected: dict[str, str] | None
 ) -> None:
     used = login(Registry(address=ADDRESS), configured(tmp_path, auths=auths))

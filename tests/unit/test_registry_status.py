@@ -108,7 +108,7 @@ def test_status_lists_repositories_tags_and_sizes() -> None:
         (TARGET, replace(UP, trusted=False), "registry.trust"),
     ],
 )
-def test_what_comes_next_depends_on_what_is_there(
+def test_the_next_command_depends_on_registry_state_and_backend(
     target: Target, now: RegistryStatus, following: str
 ) -> None:
     assert registry.status_report(target, now).next == f"trainyard {following}"

@@ -93,7 +93,7 @@ def test_a_daemon_with_the_setting_as_a_flag_keeps_it_out_of_the_file() -> None:
     trust.refuse_flag(Daemon(812, ("-H", "fd://")), LAB)
 
 
-def test_what_lets_docker_trust_a_registry_is_named_with_what_removes_it(
+def test_trust_left_in_docker_is_reported_with_its_removal(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     settings = tmp_path / "daemon.json"

@@ -39,7 +39,7 @@ def test_a_value_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("template", ["x: {{ wrong }}", "x: {{ node.wrong }}", "x: {{ thing }}"])
-def test_what_has_no_value_or_no_plain_one_is_an_error(template: str) -> None:
+def test_a_template_name_without_a_plain_value_is_an_error(template: str) -> None:
     with pytest.raises((TypeError, UndefinedError)):
         render(template, {"node": {"name": "head"}, "thing": object()})
 

@@ -83,7 +83,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     return report(eventful(tmp_path_factory.mktemp("eventful")))
 
 
-def test_the_page_says_what_ran_where_how_it_ended_and_what_it_took(page: Page) -> None:
+def test_the_page_shows_tasks_nodes_outcomes_and_durations(page: Page) -> None:
     for words in (
         "cartpole failed cartpole-20260921-141320-1a2b",
         "1 of 6 tasks failed See the last lines below.",
@@ -208,7 +208,7 @@ def test_the_plot_begins_with_the_scalar_that_matters_most(
     assert drawing["tags"][drawing["telling"][0]] == first
 
 
-def test_a_run_that_goes_on_says_so_and_an_attempt_shows_its_gpus(tmp_path: Path) -> None:
+def test_an_active_run_is_marked_and_its_attempts_show_their_gpus(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, "seed=0", "seed=1")
     started(run)
     run.event(
@@ -493,7 +493,7 @@ def test_values_of_a_choice_can_be_any_text(tmp_path: Path) -> None:
     assert "Optuna cannot read study.journal" in page.words
 
 
-def test_numbers_with_which_nobody_can_count_spoil_no_page(tmp_path: Path) -> None:
+def test_plotted_numbers_stay_bounded_with_extreme_metric_values(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, "a")
     run.attempt("a", "head", 1.0, 2.0)
     most = 1.7976931348623157e308

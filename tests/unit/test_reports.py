@@ -245,7 +245,7 @@ def test_a_run_that_had_ended_is_not_said_to_be_stopped_now(tmp_path: Path) -> N
     )
 
 
-def test_what_is_wrong_with_a_cluster_file_is_listed_line_by_line() -> None:
+def test_problems_of_a_cluster_file_are_listed_line_by_line() -> None:
     details = ("lab.yaml:1: name: is missing", "lab.yaml:2: bakend: is not a known key")
     problem = "; ".join(["the cluster file is wrong", *details])
     listed = ListedCluster("lab", "?", "unknown", "lab.yaml", problem=problem, details=details)
@@ -260,6 +260,6 @@ def test_a_port_may_be_another_one_here(text: str, ports: tuple[int, int]) -> No
 
 
 @pytest.mark.parametrize("text", ["", "0", "x", "70000", "1:", "1:2:3", "-1", "80:0"])
-def test_what_is_no_port_is_named(text: str) -> None:
+def test_an_invalid_port_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match="is no port"):
         cluster._ports(text)

@@ -132,7 +132,7 @@ def test_only_groups_with_another_image_than_the_head_s_get_one(tmp_path: Path) 
     )
 
 
-def test_nodes_pull_an_image_of_ours_from_a_registry(tmp_path: Path) -> None:
+def test_a_built_image_without_a_registry_is_refused_if_nodes_pull_it(tmp_path: Path) -> None:
     yard(tmp_path)
     with pytest.raises(RequestError) as caught:
         for_nodes(tmp_path, FakeRegistry(), registry=None)
@@ -207,7 +207,7 @@ def test_a_reference_is_resolved_by_its_own_registry(
         (FakeRegistry(wants="x"), "registry quay.io asks for a login, and none is known"),
     ],
 )
-def test_a_registry_out_of_reach_from_here_leaves_the_reference_as_it_is(
+def test_an_unreachable_or_private_registry_leaves_the_reference_unpinned(
     tmp_path: Path, held: FakeRegistry, why: str
 ) -> None:
     image = "quay.io/a/b:1"
@@ -274,7 +274,7 @@ def test_a_build_without_a_registry_section_runs_by_pushed_digest_or_id(
     assert for_engine(tmp_path, engine) == PinnedImage("mine", reference, digest)
 
 
-def test_what_was_never_built_is_to_be_built(tmp_path: Path) -> None:
+def test_an_image_that_was_never_built_is_refused_with_the_build_command(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         for_engine(tmp_path, FakeEngine({}))
     assert (
@@ -311,7 +311,7 @@ def test_a_registry_that_refuses_is_told_although_an_older_image_is_here(tmp_pat
         ([f"mine/robots@{ID}"], f"mine/robots@{ID}", ID),
     ],
 )
-def test_what_was_built_here_needs_no_hub(
+def test_a_locally_built_image_resolves_without_docker_hub(
     tmp_path: Path, noted: list[str], reference: str, digest: str | None
 ) -> None:
     image = for_engine(tmp_path, FakeEngine({"mine/robots:1": noted}), "mine/robots:1")

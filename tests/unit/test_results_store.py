@@ -85,7 +85,9 @@ def test_a_run_is_found(home: Path, given: str | None, name: str) -> None:
         ),
     ],
 )
-def test_what_is_not_found_is_explained(home: Path, given: str, message: str) -> None:
+def test_a_run_name_that_matches_no_single_run_is_explained(
+    home: Path, given: str, message: str
+) -> None:
     with pytest.raises(RequestError) as caught:
         store.find(home, given)
     assert str(caught.value) == message.format(home=home)

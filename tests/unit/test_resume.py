@@ -117,7 +117,7 @@ def test_missing_files_are_fetched_before_tasks_are_told_their_beginning(
     assert prepared.resumed.plan.inherited == (Inherited("seed=1", True, False),)
 
 
-def test_what_succeeded_is_skipped_and_the_rest_begins_with_what_is_here(here: Path) -> None:
+def test_a_resumed_run_skips_successes_and_inherits_local_files(here: Path) -> None:
     run = former(here, ("seed=0", "succeeded"), ("seed=1", "failed"))
     for place in (run.checkpoint("seed=1"), run.outputs("seed=1"), run.outputs("seed=0")):
         place.mkdir(parents=True)
@@ -202,7 +202,7 @@ def test_a_job_that_has_changed_is_said_and_flags_count_again(here: Path) -> Non
         ),
     ],
 )
-def test_what_cannot_be_resumed_says_what_to_do(
+def test_a_run_that_cannot_be_resumed_is_refused_with_a_remedy(
     here: Path, ended: list[tuple[str, str]], record: dict[str, Any], lines: list[str]
 ) -> None:
     run = former(here, *ended, **record)
@@ -251,7 +251,7 @@ class Head:
         return False
 
 
-def test_what_tasks_begin_with_reaches_the_head_byte_for_byte(tmp_path: Path) -> None:
+def test_checkpoints_and_outputs_reach_the_head_byte_for_byte(tmp_path: Path) -> None:
     run, head = RunDirectory(tmp_path / "rl-1"), Head()
     run.checkpoint("a").mkdir(parents=True)
     (run.checkpoint("a") / "policy").write_bytes(b"0123456789" * (PART_BYTES // 5))

@@ -52,7 +52,7 @@ def run_ended(state: str, code: int, **more: Any) -> tuple[str, dict[str, Any]]:
     return "run-ended", {**fields, **more}
 
 
-def test_a_run_that_nobody_heard_of_waits() -> None:
+def test_a_run_without_a_known_event_is_waiting() -> None:
     document = state_after(("fireworks", {})).document(
         now=200.0
     )  # an event of a later version changes nothing

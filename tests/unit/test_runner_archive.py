@@ -174,7 +174,7 @@ def test_files_being_written_are_carried_over_from_the_former_archive(tmp_path: 
     assert at_home == {"log": "old log", "model": "new model"}
 
 
-def test_what_links_lead_to_stays_when_they_are_removed(tmp_path: Path) -> None:
+def test_removal_of_a_link_keeps_its_target(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     inside = tmp_path / "inside"
     for directory in (outside, inside):
@@ -247,7 +247,7 @@ def test_a_file_that_a_worker_calls_removed_is_inside(tmp_path: Path, name: str)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_what_is_too_deep_for_a_path_is_removed(tmp_path: Path) -> None:
+def test_a_tree_too_deep_for_a_path_is_removed(tmp_path: Path) -> None:
     root = tmp_path / "a"
     root.mkdir()
     deep(root)

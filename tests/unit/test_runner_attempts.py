@@ -91,7 +91,7 @@ CRASHED, OUT_OF_MEMORY = exceptions.WorkerCrashedError(), exceptions.OutOfMemory
         (exceptions.TaskCancelledError(), {}, "stopped", "it had not started yet"),
     ],
 )
-def test_what_ray_raises_is_said_in_words(
+def test_errors_of_ray_become_an_outcome_and_a_reason_in_words(
     error: Exception, known: dict[str, Any], outcome: str, reason: str
 ) -> None:
     ending = losses.explain(error, **{"node": "gpu-0", "node_is_alive": True, **known})
@@ -142,7 +142,7 @@ def test_the_start_of_a_line_waits_once_for_its_rest() -> None:
     assert [buffer.take(), buffer.take()] == [[("output", b"one\n")], [("output", b"tw")]]
 
 
-def test_a_line_of_ours_stands_on_a_line_of_its_own() -> None:
+def test_a_line_of_the_runner_stands_on_a_line_of_its_own() -> None:
     for before, after in ((b"one\n", b"one\nours\n"), (b"one", b"one\nours\n")):
         buffer = printed(before)
         buffer.add("ours")
@@ -266,7 +266,7 @@ def test_very_many_values_of_a_metric_are_several_events(tmp_path: Path) -> None
     assert [value for some in said for value in some] == heard == values
 
 
-def test_an_event_that_nobody_could_read_is_cut_in_its_texts_and_lists(tmp_path: Path) -> None:
+def test_an_oversized_event_has_its_texts_and_lists_cut(tmp_path: Path) -> None:
     stream = EventStream(tmp_path, clock=lambda: 5.0)
     stream.write(
         AttemptEnded(

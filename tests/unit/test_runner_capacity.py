@@ -95,7 +95,7 @@ def test_twice_what_fits_is_submitted_and_at_least_sixteen() -> None:
     assert capacity(node("n1", cpus=64)).window(task(cpus=1)) == 128
 
 
-def test_what_fits_no_node_is_given_up_after_a_while() -> None:
+def test_a_task_that_fits_no_node_is_given_up_after_an_idle_minute() -> None:
     there = capacity(node("n1"))
     assert there.why_never(task(cpus=8), idle=59) is None
     assert there.why_never(task(cpus=4), idle=3600) is None

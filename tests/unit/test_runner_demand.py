@@ -27,7 +27,7 @@ def test_the_runner_s_own_submissions_are_not_what_commands_wait_for() -> None:
     assert explain(THREE, PPO, [task(2)]).startswith("pending in Ray for task ppo: 3 requests for")
 
 
-def test_what_another_program_may_wait_for_is_not_blamed_on_the_run() -> None:
+def test_requests_possibly_of_another_program_are_not_blamed_on_the_run() -> None:
     assert explain(THREE, Connected(("ppo",), has_others=True), []) == (
         "pending in Ray for task ppo, or another program on this cluster: "
         "3 requests for 1 CPU each; 0 of 6 CPUs free"

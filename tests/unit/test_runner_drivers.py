@@ -85,7 +85,7 @@ def test_drivers_of_others_are_told_from_those_of_a_run(other: RayJob, has_other
     assert Drivers("run-1", print, cluster=ray).connected() == Connected(("ppo",), has_others)
 
 
-def test_what_ray_is_removing_itself_is_waited_for_and_not_for_ever() -> None:
+def test_the_wait_for_rays_own_removal_of_leftovers_has_a_deadline() -> None:
     ray = FakeRay([driver(1, is_dead=True)], {b"\1": Left(is_leaving=True)})
     now = [0.0]
     notes: list[str] = []
@@ -115,7 +115,7 @@ def test_leftovers_of_killed_runs_are_removed_and_active_runs_keep_all() -> None
     )
 
 
-def test_what_a_driver_started_counts_to_its_run_on_each_node() -> None:
+def test_resources_held_by_drivers_count_to_their_run_on_each_node() -> None:
     ray = FakeRay([driver(1, is_dead=False), driver(2, is_dead=True), run("run-1", is_dead=False)])
     found = held(ray, {"id-1": "head", "id-2": "gpu-0"})
     assert found == {"run-1": {"head": {"CPU": 1.5}, "gpu-0": {"GPU": 1.0}}}

@@ -184,7 +184,7 @@ L4 = {"name": "NVIDIA L4", "cpu": False}
         ),
     ],
 )
-def test_where_a_job_renders_vulkan_must_find_a_gpu_that_does(
+def test_vulkan_must_find_a_rendering_gpu_for_a_job_with_graphics(
     devices: list[dict[str, Any]], capabilities: str | None, model: str, detail: str | None
 ) -> None:
     found = {"devices": devices, "capabilities": capabilities}
@@ -352,7 +352,9 @@ LARGEST = "the largest node has 4 CPUs, 2 GPUs"
         ),
     ],
 )
-def test_a_task_fits_or_says_what_it_asks_for(task: Task, gate: Gate, refusal: str | None) -> None:
+def test_a_task_fits_or_is_refused_with_its_request(
+    task: Task, gate: Gate, refusal: str | None
+) -> None:
     check = room([task], gate, ALL, together=False)
     assert check is not None
     assert (check.ok, None if check.ok else check.detail) == (refusal is None, refusal)
@@ -443,7 +445,7 @@ def test_a_node_without_a_name_of_its_own_has_its_groups_gpus() -> None:
     assert members.gpus(Gate(), pod("gpu-z", GPU=2)) == 2
 
 
-def test_who_asks_for_a_name_that_changes_is_told_to_ask_for_a_group() -> None:
+def test_a_task_for_a_node_name_that_changes_gets_the_hint_of_groups() -> None:
     check = room([asks(node_name="gpu-0")], TWO, [HEAD, pod("gpu-a")], together=False)
     assert check is not None
     assert check.hint == (
@@ -471,7 +473,7 @@ def test_a_node_is_waited_for_as_long_as_it_may_take_to_come(
     assert rooms.patience(task, gate, [HEAD, *map(pod, alive)]) == seconds
 
 
-def test_what_is_waited_for_is_named() -> None:
+def test_a_waiting_task_names_the_node_that_is_missing() -> None:
     assert (
         rooms.missing(asks(gpus=1), ONE, [HEAD])
         == "the node that was lost has not been replaced yet"

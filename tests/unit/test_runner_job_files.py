@@ -81,7 +81,7 @@ def make_executable(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("does", [overwrite, append, replace, empty, make_executable])
-def test_what_one_attempt_does_to_its_files_the_next_one_does_not_see(
+def test_changes_of_one_attempt_to_its_files_do_not_reach_the_next(
     attempt: Callable[[str], Path], does: Callable[[Path], None]
 ) -> None:
     first = attempt("first")
@@ -102,7 +102,7 @@ def test_no_name_of_a_file_leads_out_of_the_attempts_directory(
 
 
 @pytest.mark.parametrize("does", [overwrite, append, replace, empty, make_executable])
-def test_a_package_that_somebody_wrote_into_is_unpacked_again(
+def test_a_modified_package_is_unpacked_again(
     tmp_path: Path, attempt: Callable[[str], Path], does: Callable[[Path], None]
 ) -> None:
     attempt("first")
@@ -111,9 +111,7 @@ def test_a_package_that_somebody_wrote_into_is_unpacked_again(
     assert [path.name for path in (tmp_path / "packages").iterdir()] == ["_ray_pkg_1"]
 
 
-def test_what_is_there_already_stays_and_the_rest_is_put_around_it(
-    tmp_path: Path, node: JobFiles
-) -> None:
+def test_existing_files_are_kept_and_missing_ones_are_added(tmp_path: Path, node: JobFiles) -> None:
     directory = tmp_path / "job"
     (directory / "model").mkdir(parents=True)
     (directory / "model/weights.txt").write_text("100")

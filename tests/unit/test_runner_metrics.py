@@ -78,7 +78,7 @@ def test_event_files_are_found_where_libraries_write_and_read_as_they_grow(
     assert sum(map(bool, found)) == 3
 
 
-def test_what_the_attempt_before_left_is_passed_over(task: Path) -> None:
+def test_values_of_an_earlier_attempt_are_skipped(task: Path) -> None:
     write_run_json(task / "logs/rsl_rl/ant/old")
     write(task / "logs/rsl_rl/ant/old", (1, 0.5)).close()
     (task / "m.csv").write_text("step,rewards/time\n1,0.5\n")
@@ -108,7 +108,7 @@ def test_isaac_labs_spelling_of_a_tag_is_the_same_name(tag: str, metric: str, ta
         assert values(read) == [(0, 1.0)]
 
 
-def test_json_lines_are_found_among_what_is_printed(task: Path) -> None:
+def test_json_lines_are_found_among_other_output(task: Path) -> None:
     read = reader(task)
     read.feed(
         [
@@ -164,7 +164,7 @@ def test_a_large_table_is_read_in_pieces_without_a_line_that_is_longer(task: Pat
     ]
 
 
-def test_a_table_that_is_written_again_goes_on_behind_as_many_lines(task: Path) -> None:
+def test_a_rewritten_table_continues_after_the_lines_already_read(task: Path) -> None:
     read = reader(task, source="file", path="m.csv")
     (task / "m.csv").write_text("step,rewards/time\n1,0.5\n2,1.5\n")
     assert values(read) == [(1, 0.5), (2, 1.5)]

@@ -120,7 +120,7 @@ def test_a_file_written_in_the_moment_of_the_look_is_sent_again(tmp_path: Path) 
     assert outputs.sync() is None
 
 
-def test_what_went_goes_at_home_and_a_file_may_become_a_directory(tmp_path: Path) -> None:
+def test_removed_outputs_go_at_home_and_a_file_may_become_a_directory(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path)
     for name in ("old/deep.txt", "place", "kept"):
         outputs.write(name, "x")
@@ -211,7 +211,7 @@ def test_everything_is_sent_again_once_changes_exceed_twice_its_size(tmp_path: P
     assert said[4]["names"] == ["growing", "unchanged"]
 
 
-def test_what_cannot_be_read_for_a_while_is_not_taken_for_gone(tmp_path: Path) -> None:
+def test_unreadable_outputs_are_reported_and_kept_at_home(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path)
     outputs.write("locked/a", "a")
     outputs.write("b", "b")
@@ -224,7 +224,7 @@ def test_what_cannot_be_read_for_a_while_is_not_taken_for_gone(tmp_path: Path) -
     assert outputs.at_home() == {"locked/a": "a", "b": "b"}
 
 
-def test_what_does_not_fit_into_the_limit_is_left_out_the_largest_first(tmp_path: Path) -> None:
+def test_an_output_larger_than_the_limit_is_left_out_and_smaller_are_sent(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path, limit=100_000)
     outputs.write("large.bin", "x" * 200_000)
     outputs.write("metrics.csv", "1\n")
@@ -235,7 +235,7 @@ def test_what_does_not_fit_into_the_limit_is_left_out_the_largest_first(tmp_path
     assert outputs.watch.left_out[0].is_lost
 
 
-def test_what_takes_long_is_done_less_often(tmp_path: Path) -> None:
+def test_a_slow_look_at_outputs_delays_the_next_one(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path)
     outputs.write("a", "a")
     for _ in outputs.watch.look():
@@ -290,7 +290,7 @@ def sent(messages: list[Message]) -> dict[str, str] | None:
         return {name: file.read().decode() for name, file in files.items() if file} | carried
 
 
-def test_a_checkpoint_is_sent_once_it_is_quiet_and_nobody_has_it_open(tmp_path: Path) -> None:
+def test_a_checkpoint_is_sent_once_it_is_quiet_and_closed(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.look(0.5) is None
     checkpoint.write("model", "one")

@@ -55,7 +55,7 @@ def test_tasks_of_a_sweep_and_tasks_with_actors_are_alone() -> None:
     assert begun(with_actors, unit("", actors=2)) == ["a"]
 
 
-def test_what_was_tried_before_is_tried_alone() -> None:
+def test_a_unit_that_was_tried_before_is_tried_alone() -> None:
     queue = Queue([])
     queue.was_quick(unit("").tasks[0].shape)
     again = unit("again")
@@ -85,7 +85,7 @@ def test_a_unit_that_lost_its_node_is_next_and_one_that_failed_is_last() -> None
     assert waiting(queue) == [["lost", "new", "failed"]]
 
 
-def test_what_is_taken_out_waits_no_more() -> None:
+def test_units_taken_out_of_the_queue_no_longer_wait() -> None:
     queue = Queue([unit("a"), unit("b"), unit("large", cpus=8)])
     assert [each.tasks[0].name for each in queue.take_tasks({"a"})] == ["a"]
     assert [each.tasks[0].name for each in queue.take(unit("", cpus=8).tasks[0].shape)] == ["large"]

@@ -26,7 +26,7 @@ def store_of(kept: dict[str, bytes], pinned: list[str]) -> ray_package.Store:
     )
 
 
-def test_a_job_sent_in_one_part_is_used_as_it_is_and_nothing_is_put() -> None:
+def test_a_job_of_one_part_is_used_unchanged_without_an_upload() -> None:
     kept: dict[str, bytes] = {}
     made = ray_package.environment({"uv": ["numpy"]}, {"job.zip": b"zip"}, store_of(kept, []))
     assert (made, kept) == (({"uv": ["numpy"], "working_dir": "gcs://job.zip"}, 3), {})

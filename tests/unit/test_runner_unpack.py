@@ -48,7 +48,7 @@ def everything_below(root: Path) -> set[str]:
         (member("n" * 300), "File name too long"),
     ],
 )
-def test_what_reaches_outside_or_cannot_be_written_is_left_out_and_named(
+def test_a_hostile_or_unwritable_member_is_left_out_and_reported(
     tmp_path: Path, hostile: tarfile.TarInfo, reason: str
 ) -> None:
     (tmp_path / "secret").write_text("s")
@@ -82,7 +82,7 @@ def test_a_link_that_leaves_through_another_link_is_left_out(tmp_path: Path) -> 
     assert not os.path.lexists(target / "out")
 
 
-def test_an_archive_goes_over_what_is_there_file_by_file(tmp_path: Path) -> None:
+def test_an_archive_replaces_existing_files_one_by_one(tmp_path: Path) -> None:
     target = tmp_path / "target"
     (target / "was-directory" / "deep").mkdir(parents=True)
     (target / "locked").mkdir(mode=0)

@@ -79,11 +79,11 @@ def test_a_task_says_what_lacks_for_it(asks: dict[str, Any], text: str) -> None:
     assert waits(1, task(**asks)) == f"1 task waits for {text}"
 
 
-def test_a_task_that_has_room_waits_for_nobody() -> None:
+def test_a_task_that_has_room_does_not_wait() -> None:
     assert waits(3, task(cpus=1)) is None
 
 
-def test_what_is_free_but_not_on_one_node_is_said_for_each_resource() -> None:
+def test_room_split_over_nodes_is_reported_for_each_resource() -> None:
     other = replace(GPU, node_id="3", name="gpu-1")
     free = {"2": {"CPU": 4.0}, "3": {"GPU": 2.0}}
     wait = explain(Line(1, (task(gpus=1),)), Gate(), Cluster([GPU, other], free, ()), run="mine-1")
@@ -102,7 +102,7 @@ def test_a_gang_waits_for_all_that_it_needs_at_once() -> None:
     )
 
 
-def test_waits_are_told_apart_by_what_is_needed_and_its_holder() -> None:
+def test_a_wait_keeps_its_needs_and_holders_when_amounts_change() -> None:
     holdings = [held("cartpole-1", "gpu-0", CPU=4), held("idle-1", "head")]
     wait = explain(
         Line(1, (task(node_group="gpu"),)),
@@ -163,7 +163,7 @@ def test_room_that_the_cluster_never_has_is_said() -> None:
     )
 
 
-def test_what_tasks_started_through_ray_is_their_runs_and_not_others() -> None:
+def test_resources_that_tasks_started_through_ray_count_for_their_run() -> None:
     ppo = held("ppo-1", "gpu-0", CPU=1)
     started = {"ppo-1": {"head": {"CPU": 2.0}, "gpu-0": {"CPU": 3.0}}}
     wait = explain(

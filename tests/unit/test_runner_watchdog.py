@@ -78,7 +78,7 @@ def test_an_attempt_is_ended_by_its_rules(
     assert judged(*values, at=at, **watch) == verdict
 
 
-def test_while_values_cannot_be_read_nobody_is_silent() -> None:
+def test_failed_readings_do_not_count_as_silence() -> None:
     rules = Rules(WATCH)
     rules.hold(at=550.0)
     assert rules.broken(at=600.0) is not None
@@ -124,7 +124,7 @@ def test_a_metric_that_never_appears_names_those_that_did(
     assert (list(watch.last()), watch.missing()) == ([], missing)
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_a_metric_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     watch = watched(tmp_path, source="file", path="m.jsonl")
     (tmp_path / "m.jsonl").symlink_to("/proc/self/mem")
     list(watch.last())

@@ -118,7 +118,9 @@ def test_a_scalar_may_be_a_tensor_as_tensorflow_2_writes_it(
         ),
     ],
 )
-def test_what_is_not_one_number_is_passed_over(tmp_path: Path, entry: Summary.Value) -> None:
+def test_a_summary_value_that_is_not_one_number_is_skipped(
+    tmp_path: Path, entry: Summary.Value
+) -> None:
     assert list(read_file(record(tmp_path, entry))) == []
 
 
@@ -139,7 +141,7 @@ def test_a_long_curve_keeps_a_bounded_number_of_points_and_its_last() -> None:
     assert len(curve.steps) < 100
 
 
-def test_a_curve_that_begins_again_below_its_first_step_keeps_its_first_point() -> None:
+def test_a_curve_that_begins_again_keeps_its_first_point() -> None:
     curve = Curve(4)
     for step in range(10, 17):
         curve.add(step, 1.0)
@@ -190,7 +192,7 @@ def test_a_damaged_record_is_passed_over(tmp_path: Path, damage: bytes) -> None:
     assert list(read_file(path)) == [("x", 5.0, 1.0, 0.0)]
 
 
-def test_whatever_bytes_are_damaged_a_file_is_read(tmp_path: Path) -> None:
+def test_a_file_with_random_damaged_bytes_is_read_as_finite_numbers(tmp_path: Path) -> None:
     path = written(tmp_path, {step: float(step) for step in range(20)})
     whole = path.read_bytes()
     random = Random(23)

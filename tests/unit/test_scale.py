@@ -35,7 +35,7 @@ def test_a_group_gets_its_requested_size_and_the_next_command_keeps_it(tmp_path:
     assert scale.scaled(cluster(tmp_path), ["gpu=2"]).site.overrides == ()
 
 
-def test_what_differs_from_the_file_is_said(tmp_path: Path) -> None:
+def test_sizes_that_differ_from_the_file_are_reported(tmp_path: Path) -> None:
     file = cluster(tmp_path)
     wanted = scale.scaled(file, ["gpu=3", "burst=0"])
     assert scale.size_differences(file.spec, wanted.spec) == ["gpu: 2 in the file, 3 now"]
@@ -74,7 +74,7 @@ def test_a_size_must_be_given(tmp_path: Path) -> None:
         scale.scaled(cluster(tmp_path), [])
 
 
-def test_a_cluster_of_somebody_else_is_not_scaled(tmp_path: Path) -> None:
+def test_a_cluster_of_backend_existing_is_not_scaled(tmp_path: Path) -> None:
     text = (
         "{name: lab, backend: existing, existing: {address: 'http://127.0.0.1:8265'}, auth: none}"
     )

@@ -177,7 +177,7 @@ def test_a_terminal_shows_the_escapes_of_names_and_notes() -> None:
     assert prefixed("a\x9b\ud800", "x\n") == "[a\\u009b\\ud800] x\n"
 
 
-def test_a_note_repeats_the_typed_flags_and_output_stays_as_it_is() -> None:
+def test_a_note_repeats_the_typed_flags_and_output_is_unchanged() -> None:
     command_hints.remember("train.dispatch", {"file": ["lab"]})
     stream = io.StringIO()
     screen = PrintedScreen(stream)

@@ -73,7 +73,7 @@ def test_nodes_of_one_size_are_left_to_ray_with_the_smallest_memory() -> None:
     assert (taken.cpus, taken.gpus, taken.memory, taken.share) == (2, 1, 3.5 * GIB, None)
 
 
-def test_of_nodes_that_an_autoscaler_adds_the_declared_size_counts() -> None:
+def test_a_node_that_an_autoscaler_adds_counts_with_its_declared_size() -> None:
     later = Node("", "burst-?1", "burst", "", {"CPU": 8, "GPU": 1, "memory": nodes.UNLIMITED})
     (only,) = shares.alike(task(), [later])
     assert (only.taken(task()).cpus, only.taken(task()).memory) == (8, None)
@@ -84,7 +84,7 @@ def test_a_node_to_come_is_as_large_as_its_group_or_as_declared() -> None:
     assert [nodes.slots(task(), [node]) for node in shares.places([SMALL], later)] == [1, 1, 0]
 
 
-def test_where_nodes_differ_ray_is_kept_to_those_of_one_size() -> None:
+def test_labels_keep_each_share_to_nodes_of_one_size() -> None:
     small, large = shares.alike(task(), [SMALL, LARGE])
     assert (small.labels, large.labels) == (
         {"ray.io/node-group": "in(small)"},

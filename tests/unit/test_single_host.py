@@ -228,7 +228,7 @@ def test_a_record_of_an_unknown_backend_is_an_error_with_its_path(tmp_path: Path
     assert caught.value.where == str(tmp_path / "cluster.json")
 
 
-def test_a_status_tells_each_node_and_what_is_not_as_the_file_says() -> None:
+def test_status_reports_each_node_and_its_differences_from_the_file() -> None:
     now = fake(
         nodes_of(running=("head", "cpu-0")), workers=[{**CPU, "count": 3, "cpus": 2}]
     ).status()

@@ -102,7 +102,7 @@ def test_a_secret_in_the_wrong_place_is_not_in_pydantics_own_message() -> None:
         ),
     ],
 )
-def test_what_ray_would_not_take_for_a_group_is_refused(
+def test_a_group_with_settings_that_ray_rejects_is_refused(
     group: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RequestError) as caught:
@@ -112,7 +112,7 @@ def test_what_ray_would_not_take_for_a_group_is_refused(
     ]
 
 
-def test_nodes_of_somebody_else_are_as_they_were_made(tmp_path: Path) -> None:
+def test_node_settings_for_an_existing_cluster_are_refused(tmp_path: Path) -> None:
     text = "name: lab\nbackend: existing\nexisting: {address: http://127.0.0.1:8265}\nauth: none\n"
     with pytest.raises(
         RequestError, match=r"head\.labels: has no effect with the backend existing"

@@ -75,7 +75,7 @@ def test_a_name_stays_on_its_line(tmp_path: Path) -> None:
     assert (task.name, task.command[1]) == ("x=one\\x0atwo\\x1b[31m", "one\ntwo\x1b[31m")
 
 
-def test_a_listed_task_takes_from_the_job_what_it_leaves_out(tmp_path: Path) -> None:
+def test_a_listed_task_inherits_omitted_keys_from_the_job(tmp_path: Path) -> None:
     job = {"A": "job", "B": "job"}
     own = {"A": "job", "B": "task"}
     assert tasks_of(tmp_path, LISTED) == (
@@ -154,7 +154,7 @@ env_vars:
 """
 
 
-def test_a_runtime_env_file_is_taken_as_it_is_and_its_lines_are_named(tmp_path: Path) -> None:
+def test_a_runtime_env_file_is_read_unchanged_and_its_lines_are_named(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     file = tmp_path / "runtime_env.yaml"
     job.write_text("command: [ado]\nruntime_env: runtime_env.yaml\n")
@@ -247,7 +247,7 @@ def test_a_runtime_env_has_the_forms_that_ray_documents(
         ("pip: {packages: [six], pip_verion: '1'}", "runtime_env.pip: must be a list"),
     ],
 )
-def test_what_ray_could_not_read_is_refused_before_anything_is_sent(
+def test_a_runtime_env_that_ray_could_not_read_is_refused_at_load(
     text: str, message: str, rays: Path
 ) -> None:
     (rays / "env.yaml").write_text(text)

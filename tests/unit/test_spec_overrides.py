@@ -93,7 +93,7 @@ def test_a_key_that_takes_text_alone_gets_what_the_shell_gave(tmp_path: Path, te
 
 
 @pytest.mark.parametrize("text", ["it's", 'a "b" #c', "back\\slash", "a\nb"])
-def test_text_in_quotes_is_what_is_within(tmp_path: Path, text: str) -> None:
+def test_a_quoted_value_is_its_unquoted_text(tmp_path: Path, text: str) -> None:
     assert overridden(tmp_path, f"env.A={json.dumps(text)}").env == {"A": text}
 
 

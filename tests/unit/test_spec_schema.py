@@ -79,5 +79,5 @@ def test_the_files_we_ship_are_right_for_editors_and_for_us(kind: str, path: Pat
         ("job", "tasks: [{name: a/b, command: [a.py]}]\n"),
     ],
 )
-def test_an_editor_shows_what_is_wrong(kind: str, text: str) -> None:
+def test_a_schema_finds_mistakes_in_cluster_and_job_files(kind: str, text: str) -> None:
     assert complaints(kind, text) != []

@@ -121,7 +121,7 @@ def test_a_recorded_job_is_asked_for_each_value_that_was_hidden(tmp_path: Path) 
     assert places == ["command.2", "env.DB_PASS", "env.URI", "runtime_env.pip.0"]
 
 
-def test_of_a_secret_it_is_said_that_it_is_empty(tmp_path: Path) -> None:
+def test_an_empty_secret_is_reported_as_empty(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("command: ['true']\n")
     with pytest.raises(RequestError, match=r"--set env.WANDB_API_KEY: must be text, got nothing"):
         load_job(tmp_path, overrides=["env.WANDB_API_KEY="])

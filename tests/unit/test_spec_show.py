@@ -63,7 +63,7 @@ def test_a_shown_cluster_loads_again_to_the_same(text: str, tmp_path: Path) -> N
     assert cluster(tmp_path, as_yaml(spec)) == spec
 
 
-def test_what_yaml_takes_for_the_end_of_a_line_stays_text(tmp_path: Path) -> None:
+def test_unicode_line_breaks_in_a_value_stay_text(tmp_path: Path) -> None:
     (tmp_path / "lab.yaml").write_text("name: lab\nbackend: local\n")
     spec = load_cluster(tmp_path / "lab.yaml", overrides=["env.A=\u2028x\x85y\u2029z"]).spec
     assert spec.env == {"A": "\u2028x\x85y\u2029z"}

@@ -165,7 +165,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
         ("tune:", "watch: {metric: x}\ntune:", "watch: must not be given together with tune"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_was_meant(
+def test_a_mistake_in_tune_is_named_with_its_key(
     tmp_path: Path, old: str, new: str, problem: str
 ) -> None:
     assert old in GOOD

@@ -56,7 +56,7 @@ def test_anything_else_is_no_duration(written: object) -> None:
 @pytest.mark.parametrize(
     "written", ["4GiB", "500MB", "1536MiB", "1TB", "0.001KB", "1234.567KB", "100663.297KB"]
 )
-def test_a_size_is_written_as_it_is_read(written: str) -> None:
+def test_a_parsed_size_is_formatted_to_the_same_text(written: str) -> None:
     assert format_size(parse_size(written)) == written
 
 
@@ -68,5 +68,5 @@ def test_every_size_survives_being_written(size: int) -> None:
 @pytest.mark.parametrize(
     "written", ["90s", "5m", "2h", "1d", "0.5s", "3999.6s", "0.06s", "1234567.5s"]
 )
-def test_a_duration_is_written_as_it_is_read(written: str) -> None:
+def test_a_parsed_duration_is_formatted_to_the_same_text(written: str) -> None:
     assert format_duration(parse_duration(written)) == written

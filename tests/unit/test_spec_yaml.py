@@ -23,7 +23,7 @@ TEXTS = (
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_yaml_1_1_converted_is_text(text: str) -> None:
+def test_text_that_yaml_1_1_would_convert_stays_text(text: str) -> None:
     assert plain_value(text) == text
 
 

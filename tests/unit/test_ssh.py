@@ -40,7 +40,7 @@ def test_an_address_is_written_as_for_ssh(written: str, address: Address, shown:
 @pytest.mark.parametrize(
     "written", ["", "-oProxyCommand=x", "http://lab", "lab/path", "lab:port", "lab:0"]
 )
-def test_what_is_no_address_is_refused(written: str) -> None:
+def test_a_malformed_address_is_refused(written: str) -> None:
     with pytest.raises(RequestError, match="is not the address of a host"):
         config.parse(written)
 
@@ -187,7 +187,7 @@ class FakeSocket:
         return b"x"
 
 
-def test_what_is_sent_through_a_connection_that_is_closed_is_no_error() -> None:
+def test_data_sent_to_a_closed_connection_is_no_error() -> None:
     forward._send(cast(socket.socket, FakeSocket()), cast(Channel, ClosedChannel()))
 
 
@@ -216,5 +216,5 @@ error: cannot perform the following tasks:
         ("", ""),
     ],
 )
-def test_what_a_program_printed_last_is_said_whole(printed: str, said: str) -> None:
+def test_a_programs_last_message_is_reported_on_one_line(printed: str, said: str) -> None:
     assert last_words(printed) == said

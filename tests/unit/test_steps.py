@@ -84,7 +84,7 @@ def _too_early() -> list[Step]:
     raise AssertionError("asked too early")
 
 
-def test_what_holds_already_is_not_done_again() -> None:
+def test_a_step_that_holds_is_not_done_again() -> None:
     lamp = Lamp(lit=True)
     assert run([_lamp_step(lamp)], Recorder(), clock=FakeTime().clock()) == [
         StepResult("Light the lamp", False, 0.0)
@@ -92,7 +92,7 @@ def test_what_holds_already_is_not_done_again() -> None:
     assert lamp.switched == 0
 
 
-def test_what_does_not_hold_is_done_once_and_asked_until_it_holds() -> None:
+def test_a_step_is_done_once_and_polled_until_it_holds() -> None:
     lamp, progress = Lamp(slow=2), Recorder()
     results = run([_lamp_step(lamp)], progress, clock=FakeTime().clock())
     assert (results, lamp.switched) == ([StepResult("Light the lamp", True, 0.5)], 1)
@@ -104,7 +104,7 @@ def test_what_does_not_hold_is_done_once_and_asked_until_it_holds() -> None:
     ]
 
 
-def test_a_deadline_says_what_was_seen_last() -> None:
+def test_a_missed_deadline_reports_the_last_seen_state() -> None:
     lamp, progress = Lamp(slow=100), Recorder()
     with pytest.raises(NotReadyError) as raised:
         run([_lamp_step(lamp)], progress, clock=FakeTime().clock())
@@ -254,7 +254,7 @@ def test_hooks_before_questions_and_changes_are_called_for_stages_too() -> None:
     assert (asked[3:], changes) == ([0, 0, 1, 1, 2], [0, 1])
 
 
-def test_a_deadline_begins_again_while_what_is_waited_for_moves() -> None:
+def test_a_deadline_starts_again_while_the_step_makes_progress() -> None:
     time = FakeTime()
     came = [1, 2, 3, 3, 3]
 

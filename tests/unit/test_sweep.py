@@ -139,7 +139,7 @@ def test_a_space_that_is_used_up_ends_a_sweep() -> None:
     assert yard.outcomes() == {"complete": 2}
 
 
-def test_a_search_that_proposes_what_was_tried_draws_from_what_is_left() -> None:
+def test_a_search_with_repeated_proposals_draws_untried_configurations() -> None:
     space = {"a": {"randint": [0, 1]}, "b": {"uniform": [0, 1.5], "step": 0.1}}
     yard = Yard({"space": space, "samples": 28}, ["x", "{a}", "{b}"])
     yard.train(lambda command, step: float(command[1]), steps=1)
@@ -187,7 +187,7 @@ def test_the_largest_numbers_end_no_sweep(search: str, prune: str) -> None:
     assert all(isfinite(ended.value) for ended in yard.ended)
 
 
-def test_what_was_killed_goes_on_and_each_configuration_counts_once(tmp_path: Any) -> None:
+def test_a_killed_sweep_continues_and_counts_each_configuration_once(tmp_path: Any) -> None:
     killed = Yard({"repeats": 2})
     killed.train(closeness, rounds=3)
     ran = killed.start()
@@ -243,7 +243,7 @@ def test_a_task_without_a_value_has_failed() -> None:
     assert yard.ended[0].reason == "trial-0000-0: the task wrote no value of reward"
 
 
-def test_what_is_worse_than_others_at_a_step_is_pruned_as_a_group() -> None:
+def test_a_configuration_worse_than_others_at_a_step_is_pruned() -> None:
     yard = Yard({"repeats": 2, "samples": 20, "concurrency": 1, "prune": {"after": 3, "warmup": 2}})
     yard.train(closeness)
     pruned = [ended for ended in yard.ended if ended.outcome == "pruned"]

@@ -36,7 +36,7 @@ def test_on_a_narrow_terminal_cells_wrap_between_words() -> None:
     ]
 
 
-def test_where_words_would_have_to_break_each_cell_gets_a_line() -> None:
+def test_a_table_too_narrow_for_its_words_shows_one_cell_per_line() -> None:
     assert lines(drawn(COLUMNS, NODES, width=24)) == [
         "node      head",
         "nodes     ok",

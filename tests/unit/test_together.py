@@ -145,7 +145,7 @@ def test_without_rights_nothing_is_installed() -> None:
     ]
 
 
-def test_the_last_line_names_what_failed_and_what_was_left_out() -> None:
+def test_the_last_line_names_failed_and_left_out_tiers() -> None:
     assert summary({"local": 0, "ec2": 1}, [LOCAL, "ec2"], READY) == "failed: ec2; passed: local"
     assert summary({"core": 0, "core-browser": 0}, [CORE], USER) == (
         "passed: core, core-browser; left out: core-containers, since they need root, or sudo "
@@ -154,7 +154,7 @@ def test_the_last_line_names_what_failed_and_what_was_left_out() -> None:
     )
 
 
-def test_what_ran_twice_too_often_in_its_latest_runs_is_told() -> None:
+def test_a_module_that_ran_twice_too_often_lately_is_reported() -> None:
     calm = {"seconds": {"core: a": 1.0}, "twice": []}
     other = {"seconds": {"local: a": 1.0}, "twice": ["local: a"]}
     flaky = {"seconds": {"core: a": 1.0}, "twice": ["core: a"]}
@@ -172,7 +172,7 @@ def test_modules_are_listed_by_their_time() -> None:
     ]
 
 
-def test_where_all_tests_must_run_leaving_some_out_is_an_error(
+def test_tests_that_cannot_run_are_an_error_if_all_must_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TRAINYARD_TESTS", "all")
@@ -244,7 +244,7 @@ def test_modules_that_failed_quickly_run_once_more_and_that_decides(
     assert lanes_of.ran == again
 
 
-def test_what_was_cut_short_does_not_run_once_more(tmp_path: Path) -> None:
+def test_modules_of_a_lane_that_was_cut_short_do_not_run_again(tmp_path: Path) -> None:
     lanes_of = Lanes([], tmp_path, Supplies(READY), until=inf)
     lanes_of.end(15, None)
     failed = {"tests/real/test_a.py": Ran(3, 1.0, failed=True)}

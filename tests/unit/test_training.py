@@ -26,7 +26,7 @@ def status(name: str, state: str, *, unsure: str | None = None) -> RunStatus:
     return RunStatus(RunDirectory(Path(name)), found, unsure=unsure)
 
 
-def test_the_only_run_that_goes_on_is_the_one_to_stop() -> None:
+def test_the_only_active_run_is_the_one_to_stop() -> None:
     gone = status("gone-1", "running", unsure="cluster unreachable")
     assert runs.the_open_run([status("a-2", "ended"), status("a-1", "running"), gone]) == "a-1"
     assert runs.the_open_run([gone]) == "gone-1"
@@ -55,7 +55,7 @@ def test_an_interruption_says_how_the_run_ended(state: str | None, what: str) ->
     assert error and (error.hint == "Resume it: trainyard tune.resume a-1") == (state == "stopped")
 
 
-def test_of_several_runs_that_go_on_none_is_chosen() -> None:
+def test_none_of_several_active_runs_is_chosen_to_stop() -> None:
     with pytest.raises(RequestError) as caught:
         runs.the_open_run([status("a-2", "running"), status("a-1", "running")])
     assert str(caught.value) == (
@@ -104,7 +104,7 @@ def test_runs_are_chosen_by_job_state_and_age(tmp_path: Path) -> None:
             runs.statuses(here, **flags)
 
 
-def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path) -> None:
+def test_a_fetch_with_nothing_left_to_fetch_needs_no_cluster(tmp_path: Path) -> None:
     here = Here({}, tmp_path)
     outcome = runs.fetch(ended_run(tmp_path, "good-1"), here, checkpoints=False, screen=Screen())
     assert (outcome.error, outcome.state.state) == (None, "succeeded")

@@ -44,7 +44,7 @@ def summary(**said: str) -> dict[str, object]:
         ),
     ],
 )
-def test_what_is_used_and_free_is_read_as_ray_prints_it(
+def test_used_and_free_resources_are_read_from_rays_output(
     said: str, used: tuple[float, ...], free: tuple[float, ...]
 ) -> None:
     found = usage_from(summary(head=said))

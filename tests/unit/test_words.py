@@ -1,4 +1,4 @@
-"""Docstrings, comments and messages are in plain words: subject first, no riddles of pronouns."""
+"""Docstrings, comments, messages and names of tests are in plain words, subject first."""
 
 from __future__ import annotations
 
@@ -65,6 +65,17 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
 
     if words:
         yield first, " ".join(words)
+
+
+def test_names_of_tests_begin_with_their_subject() -> None:
+    names = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                names.append(node.name)
+
+    riddles = re.compile(r"test_(?:who|whoever|what|whatever|where|of|in_what)_")
+    assert [name for name in names if len(name) > 70 or riddles.match(name)] == []
 
 
 def test_a_block_of_comments_is_one_text() -> None:
