@@ -2,11 +2,11 @@
 
 Each module that reads such texts has its own table of rules:
 
-    RULES = (Rule(r'secret "(?P<name>[^"]+)" not found', "no Secret {name}", hint="Make it."), ...)
-    found = explain(text, RULES)
+    RULES = (Rule(r'secret "(?P<name>[^"]+)" not found', "no Secret {name}",
+    hint="Make it."), ...) found = explain(text, RULES)
 
-The first rule that matches wins, so particular rules come before general ones. A last rule with the
-pattern "" matches every other text.
+The first rule that matches wins, so particular rules come before general ones.
+A last rule with the pattern "" matches every other text.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _SHOWN_LENGTH = 600
 class Rule:
     """One kind of failure: how to recognize it, its message and its hint.
 
-    `pattern` is searched for in the outside system's text. `reasons` are the system's short codes
-    (ImagePullBackOff, an HTTP status); if a rule has any, one of them must match as well. In
-    `message` and `hint`, {name} is a named group of the pattern or an argument of `explain`. `key`
-    names the kind of cause. For `tolerates` seconds, the failure may still resolve itself.
+    `pattern` is searched for in the outside system's text. `reasons` are the
+    system's short codes (ImagePullBackOff, an HTTP status); if a rule has any,
+    one of them must match as well. In `message` and `hint`, {name} is a named
+    group of the pattern or an argument of `explain`. `key` names the kind of
+    cause. For `tolerates` seconds, the failure may still resolve itself.
     """
 
     pattern: str
@@ -45,10 +46,11 @@ class Rule:
 class Diagnosis:
     """The cause of a failure, found by a rule or by other code.
 
-    `raw` is the outside system's text, shortened, on one line. `summary` is a few words for a
-    table. If several `nodes` fail alike, message and summary hold for each of them; `hosts` are
-    their machines. For `tolerates` seconds, the failure may still resolve itself. `log_tail` asks
-    the outside system for the last lines of a log.
+    `raw` is the outside system's text, shortened, on one line. `summary` is a
+    few words for a table. If several `nodes` fail alike, message and summary
+    hold for each of them; `hosts` are their machines. For `tolerates` seconds,
+    the failure may still resolve itself. `log_tail` asks the outside system for
+    the last lines of a log.
     """
 
     message: str
@@ -85,7 +87,8 @@ def explain(
 ) -> Diagnosis | None:
     """Return the diagnosis of the first rule that matches.
 
-    `reason` is the system's short code for the failure; `words` fill the {name}s of the rule.
+    `reason` is the system's short code for the failure; `words` fill the
+    {name}s of the rule.
     """
     for rule in rules:
         match = re.search(rule.pattern, text)

@@ -20,9 +20,10 @@ WAIT_SECONDS = 600.0
 def alone(path: Path, progress: Progress, *, keep: Callable[[], bool], what: str) -> Iterator[None]:
     """Hold a lock file, so that other commands on this cluster or registry wait.
 
-    Afterwards, the file is removed unless `keep` returns true. The kernel frees the lock of a
-    killed process. Raises NotReadyError if another command holds the lock for WAIT_SECONDS, and
-    PrerequisiteError if this user may not write the file.
+    Afterwards, the file is removed unless `keep` returns true. The kernel frees
+    the lock of a killed process. Raises NotReadyError if another command holds
+    the lock for WAIT_SECONDS, and PrerequisiteError if this user may not write
+    the file.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -46,10 +46,11 @@ def cluster_file(
 ) -> Path:
     """Return the cluster file that `-f` names: a path, or a name under clusters/.
 
-    The user's own files come before the samples that Trainyard ships. Without `-f` and
-    $TRAINYARD_CLUSTER, the file is the user's clusters/local.yaml. With `may_be_sample`, for
-    commands that make no cluster, the sample local.yaml replaces a missing one. Raises RequestError
-    if there is no such file.
+    The user's own files come before the samples that Trainyard ships. Without
+    `-f` and $TRAINYARD_CLUSTER, the file is the user's clusters/local.yaml.
+    With `may_be_sample`, for commands that make no cluster, the sample
+    local.yaml replaces a missing one. Raises RequestError if there is no such
+    file.
     """
     named = asked or environ.get("TRAINYARD_CLUSTER")
     if (
@@ -85,8 +86,8 @@ def cluster_file(
 def job_directory(asked: str, *, directory: Path) -> Path:
     """Return the job directory: a path, or a name under jobs/.
 
-    The user's own jobs come before those that Trainyard ships. Raises RequestError if there is no
-    such directory.
+    The user's own jobs come before those that Trainyard ships. Raises
+    RequestError if there is no such directory.
     """
     candidates = [directory / asked]
     if asked.startswith("jobs/") or "/" not in asked:
@@ -154,8 +155,8 @@ def not_writable(
 ) -> PrerequisiteError:
     """Return the error for a directory that this user may not use.
 
-    The hint is to set the environment variable `variable` to another directory or, after a
-    PermissionError, to change the directory's owner.
+    The hint is to set the environment variable `variable` to another directory
+    or, after a PermissionError, to change the directory's owner.
     """
     elsewhere = f"choose another place: export {variable}=DIR"
     hint = elsewhere[0].upper() + elsewhere[1:]

@@ -16,8 +16,8 @@ _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], str] = str) -> str:
     """Fill the template with values as JSON, which YAML reads unchanged.
 
-    `change` is applied to the JSON text of each value. A name without a value raises
-    jinja2.UndefinedError.
+    `change` is applied to the JSON text of each value. A name without a value
+    raises jinja2.UndefinedError.
     """
     environment = Environment(
         undefined=StrictUndefined,

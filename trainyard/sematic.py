@@ -1,7 +1,8 @@
 """Sematic's Ray cluster classes under the same names; a program only changes its imports.
 
-A fraction of a CPU is rounded up for Ray, but Kubernetes gets the exact request. Inside `with
-RayCluster(...)`, `ray` is connected to that cluster; no local Ray is started.
+A fraction of a CPU is rounded up for Ray, but Kubernetes gets the exact
+request. Inside `with RayCluster(...)`, `ray` is connected to that cluster; no
+local Ray is started.
 """
 
 from __future__ import annotations
@@ -162,8 +163,9 @@ def SimpleRayCluster(
 ) -> RayClusterConfig:
     """Return a cluster of `n_nodes` nodes of one shape; the numbers of nodes include the head.
 
-    With `max_nodes`, the cluster may grow to that size. Raises RequestError for fewer than one
-    node, a `max_nodes` below `n_nodes`, and a `ray_version` other than Trainyard's.
+    With `max_nodes`, the cluster may grow to that size. Raises RequestError for
+    fewer than one node, a `max_nodes` below `n_nodes`, and a `ray_version`
+    other than Trainyard's.
     """
     most = n_nodes if max_nodes is None else max_nodes
     if n_nodes < 1 or most < n_nodes:
@@ -176,10 +178,11 @@ def SimpleRayCluster(
 class RayCluster(Cluster):
     """A context manager that makes a cluster of this shape, by default under a random name.
 
-    All settings except the nodes (image, registry, location) come from a cluster file: by default
-    $TRAINYARD_CLUSTER, else local. `file`, `backend` and `set` are as for Cluster.from_file.
-    `runtime_env` is Ray's, for the tasks that the `with` block starts: {"working_dir": "."} uploads
-    the modules of the current directory.
+    All settings except the nodes (image, registry, location) come from a
+    cluster file: by default $TRAINYARD_CLUSTER, else local. `file`, `backend`
+    and `set` are as for Cluster.from_file. `runtime_env` is Ray's, for the
+    tasks that the `with` block starts: {"working_dir": "."} uploads the modules
+    of the current directory.
     """
 
     def __init__(  # noqa: PLR0913 (Sematic's arguments, and those of Cluster.from_file)

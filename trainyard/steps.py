@@ -1,7 +1,7 @@
 """Run a list of steps: ask whether each one holds, make the change if not, and ask again.
 
-A step is done only when its question (`done`) says so: exit codes of outside systems are not
-trusted.
+A step is done only when its question (`done`) says so: exit codes of outside
+systems are not trusted.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ StepKind = Literal["change", "leash", "stays"]
 class Answer:
     """Whether a step holds; `detail` says what was observed.
 
-    `warnings` are shown to the user although the step holds. `moved` measures progress, such as
-    bytes downloaded; each change of it restarts the step's deadline.
+    `warnings` are shown to the user although the step holds. `moved` measures
+    progress, such as bytes downloaded; each change of it restarts the step's
+    deadline.
     """
 
     holds: bool
@@ -52,14 +53,16 @@ def nothing() -> None:
 class Step:
     """A condition that should hold: how to check it, and how to bring it about.
 
-    `id` names the step for code ("security-group", "tag:latest"): stable, and unique in its list.
-    The title is for people and may change. `kind` marks steps that are reported apart from other
-    changes. `done` only reads. `do` makes the condition hold, may be repeated, and is called only
-    if `done` said no. `deadline` is the limit in seconds for `done` to hold after `do`, or after
-    the last change of `Answer.moved`; `every` is the pause between two checks, in seconds. `after`
-    is the id of an earlier step that `done` depends on: while that step does not hold, a plan
-    prints this step's title instead of calling `done`. With `disruptive`, `do` ends or replaces
-    nodes on which tasks may run. `needs` is the flag without which `do` refuses, "" for none.
+    `id` names the step for code ("security-group", "tag:latest"): stable, and
+    unique in its list. The title is for people and may change. `kind` marks
+    steps that are reported apart from other changes. `done` only reads. `do`
+    makes the condition hold, may be repeated, and is called only if `done` said
+    no. `deadline` is the limit in seconds for `done` to hold after `do`, or
+    after the last change of `Answer.moved`; `every` is the pause between two
+    checks, in seconds. `after` is the id of an earlier step that `done` depends
+    on: while that step does not hold, a plan prints this step's title instead
+    of calling `done`. With `disruptive`, `do` ends or replaces nodes on which
+    tasks may run. `needs` is the flag without which `do` refuses, "" for none.
     """
 
     id: str
@@ -78,8 +81,9 @@ class Step:
 class Stage:
     """A list of steps that is computed only when a run or plan reaches it.
 
-    `expand` may read from outside systems, but changes nothing. `id` and `after` are as in Step:
-    `after` is the id of an earlier step that `expand` depends on.
+    `expand` may read from outside systems, but changes nothing. `id` and
+    `after` are as in Step: `after` is the id of an earlier step that `expand`
+    depends on.
     """
 
     id: str
@@ -119,7 +123,8 @@ def before_each(
 def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Step | Stage]:
     """Give the steps a common time limit, in seconds from this call.
 
-    Once it has passed, the next `done` raises NotReadyError. None sets no limit.
+    Once it has passed, the next `done` raises NotReadyError. None sets no
+    limit.
     """
     if seconds is None:
         return steps
@@ -151,8 +156,8 @@ class StepResult:
 class PlannedStep:
     """The effect that a step would have now.
 
-    `state` is "already" if the step holds, "would" if it would be done, and "after" if it cannot be
-    asked until another step holds.
+    `state` is "already" if the step holds, "would" if it would be done, and
+    "after" if it cannot be asked until another step holds.
     """
 
     title: str
@@ -199,9 +204,10 @@ def run(
 ) -> list[StepResult]:
     """Make every step hold, in order; stop at the first failure.
 
-    `before_disruption` is called once, before the first disruptive step that does not hold; it may
-    raise an error to refuse the change. Returns the results of steps, not of stages. Raises
-    NotReadyError when a deadline passes, and any error of `done`, `do` and `expand`.
+    `before_disruption` is called once, before the first disruptive step that
+    does not hold; it may raise an error to refuse the change. Returns the
+    results of steps, not of stages. Raises NotReadyError when a deadline
+    passes, and any error of `done`, `do` and `expand`.
     """
     clock = clock or Clock()
     results = []
@@ -246,8 +252,9 @@ def asked(
 ) -> Iterator[tuple[Step | Stage, PlannedStep]]:
     """Yield each step with its planned effect.
 
-    A stage is expanded, or yielded itself if its `after` does not hold. `missing` collects the
-    titles of steps that do not hold, by step id, also inside stages.
+    A stage is expanded, or yielded itself if its `after` does not hold.
+    `missing` collects the titles of steps that do not hold, by step id, also
+    inside stages.
     """
     missing = {} if missing is None else missing
     for step in steps:

@@ -53,8 +53,8 @@ def entrypoint(run: str) -> str:
 def variables(*, runner: str, plan: str) -> dict[str, str]:
     """Return the environment variables of a run's Ray job.
 
-    `runner` and `plan`: the names of the uploaded blobs ("_ray_pkg_….zip"). A third variable has
-    the program's text: the command fits into one line, and the program can restart itself with
-    another Python.
+    `runner` and `plan`: the names of the uploaded blobs ("_ray_pkg_….zip"). A
+    third variable has the program's text: the command fits into one line, and
+    the program can restart itself with another Python.
     """
     return {"TRAINYARD_BOOTSTRAP": PROGRAM, "TRAINYARD_RUNNER": runner, "TRAINYARD_PLAN": plan}

@@ -1,13 +1,15 @@
 """The leash: removes its cluster at a deadline, or after a time without active jobs.
 
-The leash runs next to the head and does not need the operator's machine. Only this file is copied
-there: it uses the standard library, and boto3 on EC2. Ray's dashboard lists the active jobs. While
-the dashboard does not answer, the cluster does not count as idle; the deadline still applies.
+The leash runs next to the head and does not need the operator's machine. Only
+this file is copied there: it uses the standard library, and boto3 on EC2. Ray's
+dashboard lists the active jobs. While the dashboard does not answer, the
+cluster does not count as idle; the deadline still applies.
 
-Usage: leash.py SETTINGS, a JSON object with these keys. `deadline` (Unix seconds) and `idle`
-(seconds) may be null. `dashboard` is the dashboard's address, `token_file` has its token. One of
-`docker`, `kubernetes` and `ec2` has the arguments of the function in `ENDINGS` that removes the
-cluster. Once active, the leash creates the file `ready`, if that is set.
+Usage: leash.py SETTINGS, a JSON object with these keys. `deadline` (Unix
+seconds) and `idle` (seconds) may be null. `dashboard` is the dashboard's
+address, `token_file` has its token. One of `docker`, `kubernetes` and `ec2` has
+the arguments of the function in `ENDINGS` that removes the cluster. Once
+active, the leash creates the file `ready`, if that is set.
 """
 
 from __future__ import annotations
@@ -131,8 +133,8 @@ def _active(ask: Ask) -> Jobs:
 def dashboard(address: str, token_file: str | None) -> Ask:
     """Return a function that sends a request to Ray's dashboard, and returns its JSON.
 
-    The function returns None without a valid answer. The token is read at once: its directory may
-    be gone later.
+    The function returns None without a valid answer. The token is read at once:
+    its directory may be gone later.
     """
     headers = {}
     if token_file:
@@ -208,7 +210,8 @@ def _engine(
 def kubernetes(target: Settings, *, only_try: bool = False) -> None:
     """Delete the RayCluster `name` in `namespace` with its dependents, if its uid is still `uid`.
 
-    `only_try` is a dry run. A RayCluster that is gone or was recreated is no error.
+    `only_try` is a dry run. A RayCluster that is gone or was recreated is no
+    error.
     """
     # Python 3.13 rejects CAs without keyUsage (canonical/microk8s#4864).
     trusted = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
@@ -277,7 +280,8 @@ def _instances(api: Any, tags: Settings) -> dict[str, bool]:
 def _kill_autoscaler() -> None:
     """Kill Ray's autoscaler, which would launch new workers.
 
-    Then wait EVERY seconds: by then, AWS lists the instances that the autoscaler requested last.
+    Then wait EVERY seconds: by then, AWS lists the instances that the
+    autoscaler requested last.
     """
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -305,7 +309,8 @@ ENDINGS: dict[str, Callable[..., None]] = {"docker": docker, "kubernetes": kuber
 def main(settings: Settings) -> None:
     """Check by a dry run that the cluster can be ended; end it when it is due.
 
-    If the check raises, the program exits, and the command that started it reports the error.
+    If the check raises, the program exits, and the command that started it
+    reports the error.
     """
     name = next(name for name in ENDINGS if name in settings)
     ENDINGS[name](settings[name], only_try=True)

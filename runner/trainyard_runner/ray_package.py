@@ -25,7 +25,8 @@ OWN_LIMIT = 4 * 1024 * 1024
 class Store(NamedTuple):
     """Access to the packages in Ray's GCS.
 
-    The functions take a package's name; `pin` takes its URI and the seconds to keep it.
+    The functions take a package's name; `pin` takes its URI and the seconds to
+    keep it.
     """
 
     get: Callable[[str], bytes | None]
@@ -103,7 +104,8 @@ def packages(*environments: Mapping[str, Any] | None) -> list[str]:
 class OwnPackage:
     """One attempt's copy of the job's package, under another name.
 
-    Ray unpacks a package once per node: attempts that share it would see each other's changes.
+    Ray unpacks a package once per node: attempts that share it would see each
+    other's changes.
     """
 
     def __init__(self, declared: Mapping[str, Any], attempt: str, store: Store) -> None:
@@ -121,8 +123,9 @@ class OwnPackage:
     def keep(self) -> None:
         """Make the copy at the first call; later, renew its pin when due.
 
-        Call this more often than every PINNED seconds: otherwise Ray removes the copy when a driver
-        of the attempt ends. Raises LookupError if the job's package is gone.
+        Call this more often than every PINNED seconds: otherwise Ray removes
+        the copy when a driver of the attempt ends. Raises LookupError if the
+        job's package is gone.
         """
         if self._pins is None:
             content = _content(self._shared, self._store)

@@ -1,7 +1,8 @@
 """Functions that Ray sends to other nodes by value; each first fetches the runner's package.
 
-Imports from that package come after the fetch: a new worker lacks it. `runner` and `job` are
-packages, (name, [reference to the zip]); a node fetches each once.
+Imports from that package come after the fetch: a new worker lacks it. `runner`
+and `job` are packages, (name, [reference to the zip]); a node fetches each
+once.
 """
 
 from __future__ import annotations

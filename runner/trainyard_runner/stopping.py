@@ -1,7 +1,7 @@
 """The head's requests to stop attempts: one entry for each run in Ray's key-value store.
 
-Workers poll the entry. `ray.cancel` would interrupt a worker anywhere, even while the worker sends
-the task's outputs.
+Workers poll the entry. `ray.cancel` would interrupt a worker anywhere, even
+while the worker sends the task's outputs.
 """
 
 from __future__ import annotations

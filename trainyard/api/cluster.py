@@ -55,15 +55,17 @@ class _Block:
 class Cluster:
     """A cluster that a file describes: `Cluster.from_file`.
 
-    `with` makes the cluster, within `timeout` seconds if given, and runs the smoke test before it
-    enters the block. At its end, the block waits for active runs, or stops them after an exception.
-    Then the cluster is removed, unless it existed before. `teardown="always"` removes it in any
-    case; `"never"` always leaves it.
+    `with` makes the cluster, within `timeout` seconds if given, and runs the
+    smoke test before it enters the block. At its end, the block waits for
+    active runs, or stops them after an exception. Then the cluster is removed,
+    unless it existed before. `teardown="always"` removes it in any case;
+    `"never"` always leaves it.
 
-    Steps are shown on stderr, and the output of tasks on stdout. A sweep's tasks show output only
-    with `forward_logs=True`; with `False`, no task does. With `ray_env`, a runtime environment of
-    Ray ({} for an empty one), `ray` is connected to the cluster in the block. If this program
-    cannot reach the cluster's Ray, `ray.init` fails instead of starting a local Ray.
+    Steps are shown on stderr, and the output of tasks on stdout. A sweep's
+    tasks show output only with `forward_logs=True`; with `False`, no task does.
+    With `ray_env`, a runtime environment of Ray ({} for an empty one), `ray` is
+    connected to the cluster in the block. If this program cannot reach the
+    cluster's Ray, `ray.init` fails instead of starting a local Ray.
     """
 
     def __init__(
@@ -131,10 +133,11 @@ class Cluster:
     def ray(self, *, runtime_env: Mapping[str, Any] | None = None) -> ModuleType:
         """Connect `ray` to this cluster until the `with` block ends; return the module `ray`.
 
-        Afterwards `ray.remote`, Ray Train and Ray Tune run on the cluster, with Ray's `runtime_env`
-        if given. A second call in the block changes nothing.
-        Raises RequestError outside a block, if `ray` is connected to another cluster or with
-        another `runtime_env`, and if programs on this machine cannot reach the cluster's Ray.
+        Afterwards `ray.remote`, Ray Train and Ray Tune run on the cluster, with
+        Ray's `runtime_env` if given. A second call in the block changes
+        nothing. Raises RequestError outside a block, if `ray` is connected to
+        another cluster or with another `runtime_env`, and if programs on this
+        machine cannot reach the cluster's Ray.
         """
         if not self._blocks:
             hint = "with Cluster.from_file(...) as cluster: cluster.ray()"
@@ -174,7 +177,8 @@ class Cluster:
     def down(self, *, end_runs: bool = False) -> None:
         """Remove the cluster, and prove that nothing is left.
 
-        Raises RequestError while runs are active; with `end_runs` they are stopped and fetched.
+        Raises RequestError while runs are active; with `end_runs` they are
+        stopped and fetched.
         """
         guard = _guard("cluster.down", end_runs=end_runs)
         clusters.down(self._cluster, progress.for_stream(), guard=guard)
@@ -189,15 +193,17 @@ class Cluster:
     def tune(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
         """Begin a sweep: the run of a job with `tune:`.
 
-        `trials` and `best` of the returned Run are updated while the sweep is active.
+        `trials` and `best` of the returned Run are updated while the sweep is
+        active.
         """
         return self._dispatch(job, sweep=True, skip_smoke=skip_smoke)
 
     def resume(self, run: Run | str, job: Job | None = None, *, skip_smoke: bool = False) -> Run:
         """Begin a new run of the tasks that did not succeed in `run`, from their last checkpoints.
 
-        Without `job`, the job directory of the former run is used, as it is now. Raises
-        RequestError if that run is active or a sweep, or if all its tasks succeeded.
+        Without `job`, the job directory of the former run is used, as it is
+        now. Raises RequestError if that run is active or a sweep, or if all its
+        tasks succeeded.
         """
         here = _here()
         name = run if isinstance(run, str) else run.name
@@ -295,8 +301,9 @@ class Cluster:
     ) -> None:
         """Wait for runs that the program has not awaited; then apply `teardown`.
 
-        After an exception, all runs of the block are stopped; otherwise errors of these runs are
-        raised. A process forked in the block does nothing: its parent ends the block.
+        After an exception, all runs of the block are stopped; otherwise errors
+        of these runs are raised. A process forked in the block does nothing:
+        its parent ends the block.
         """
         if self._blocks[-1].process != os.getpid():
             return
@@ -400,8 +407,8 @@ def _finish(runs: Sequence[Run], *, stop: bool) -> None:
 def _raise_on_sigterm() -> Any:
     """Let SIGTERM raise KeyboardInterrupt; return the former handler.
 
-    Outside the main thread, or if the program has its own handler, this changes nothing and returns
-    None.
+    Outside the main thread, or if the program has its own handler, this changes
+    nothing and returns None.
     """
     before = signal.getsignal(signal.SIGTERM)
     if before is not signal.SIG_DFL or threading.current_thread() is not threading.main_thread():

@@ -1,6 +1,7 @@
 """Connect `ray` to the cluster of a `with` block, or make `ray.init` fail inside the block.
 
-Otherwise, a program's first `.remote()` would start a local Ray and train on this machine.
+Otherwise, a program's first `.remote()` would start a local Ray and train on
+this machine.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ def connected(
 ) -> Iterator[None]:
     """Connect `ray` to a cluster: to a GCS on this machine directly, else through Ray Client.
 
-    Raises PrerequisiteError if this program has no Ray, and OutsideError if the cluster's Ray does
-    not answer. Raises RequestError if `ray` is connected already, if Ray rejects this program's
-    version of Ray or Python, and if programs on this machine cannot reach the cluster's Ray.
+    Raises PrerequisiteError if this program has no Ray, and OutsideError if the
+    cluster's Ray does not answer. Raises RequestError if `ray` is connected
+    already, if Ray rejects this program's version of Ray or Python, and if
+    programs on this machine cannot reach the cluster's Ray.
     """
     refuse_connected()
     ray = _imported()
@@ -164,9 +166,10 @@ def _set(variables: Mapping[str, str | None]) -> None:
 def _loopback_kept() -> Iterator[None]:
     """Make Ray leave loopback addresses as they are.
 
-    Otherwise Ray replaces 127.0.0.1 by another address of this machine, at which a local cluster
-    does not listen. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 does the same, but is read only when Ray is
-    imported (ray/_private/services.py). Therefore this function changes Ray's constant.
+    Otherwise Ray replaces 127.0.0.1 by another address of this machine, at
+    which a local cluster does not listen. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
+    does the same, but is read only when Ray is imported
+    (ray/_private/services.py). Therefore this function changes Ray's constant.
     """
     constants: Any = importlib.import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER

@@ -31,9 +31,9 @@ def as_overrides(set: Overrides) -> list[str]:
 class Job:
     """A job to run: `spec` is its job file with defaults; the files of `directory` are sent.
 
-    The keywords are the keys of a job file (docs/jobs.md). Without a directory, only files, wheels
-    and modules of `runtime_env` are sent; their paths are relative to the current directory. Raises
-    RequestError with every problem.
+    The keywords are the keys of a job file (docs/jobs.md). Without a directory,
+    only files, wheels and modules of `runtime_env` are sent; their paths are
+    relative to the current directory. Raises RequestError with every problem.
 
     >>> job = Job(command=["python", "-c", "print({seed})"], matrix={"seed": [0, 1]}, timeout="10m")
     >>> job.spec.name, job.spec.timeout

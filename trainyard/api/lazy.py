@@ -1,7 +1,7 @@
 """The modules that `api.cluster` and tasks call, each imported at its first use.
 
-`from trainyard import Cluster` and `trainyard --list` must be quick: `import pydantic` alone would
-take a third of the time of `--list`.
+`from trainyard import Cluster` and `trainyard --list` must be quick: `import
+pydantic` alone would take a third of the time of `--list`.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from trainyard.seams.ray_api import ray_of
 class Run:
     """One dispatch of a job: wait for it, cancel it, iterate over its tasks as they end.
 
-    Outputs are fetched while the run is active. If this process ends first, the run continues on
-    the cluster: `train.logs` follows it.
+    Outputs are fetched while the run is active. If this process ends first, the
+    run continues on the cluster: `train.logs` follows it.
     """
 
     def __init__(self, directory: RunDirectory, endpoint: Endpoint, screen: Screen) -> None:
@@ -72,9 +72,10 @@ class Run:
     def wait(self, *, check: bool = True) -> RunState:
         """Wait until the run has ended and its results are fetched; return its final state.
 
-        With `check`, raises the error that `train.dispatch` ends with: JobFailedError, SmokeError,
-        OutsideError. Ctrl-C stops the run; KeyboardInterrupt is raised once the run has ended, or
-        at once after a second Ctrl-C.
+        With `check`, raises the error that `train.dispatch` ends with:
+        JobFailedError, SmokeError, OutsideError. Ctrl-C stops the run;
+        KeyboardInterrupt is raised once the run has ended, or at once after a
+        second Ctrl-C.
         """
         self.is_awaited = True
         self._until(self._status.done)
@@ -129,7 +130,8 @@ class Run:
     def _until(self, holds: Callable[[], bool]) -> None:
         """Wait until `holds()` returns True.
 
-        After Ctrl-C, the run is stopped, and KeyboardInterrupt is raised once the run has ended.
+        After Ctrl-C, the run is stopped, and KeyboardInterrupt is raised once
+        the run has ended.
         """
         try:
             self._heard.wait(holds)

@@ -24,9 +24,9 @@ def named(name: str) -> Backend:
 def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
     """Convert another tool's document to a cluster file's content, with notes on what changed.
 
-    Returns None if the document describes no cluster. Raises RequestError if no backend can
-    make the cluster. Raises KeyError, TypeError, AttributeError or ValueError if the other tool
-    would reject the document, too.
+    Returns None if the document describes no cluster. Raises RequestError if no
+    backend can make the cluster. Raises KeyError, TypeError, AttributeError or
+    ValueError if the other tool would reject the document, too.
     """
     for backend in ("kuberay", "ec2"):
         module = import_module(f"{__name__}.{backend}.imported")
@@ -41,7 +41,8 @@ def others(
 ) -> list[OthersCluster]:
     """List the RayClusters that Trainyard did not make.
 
-    Raises PrerequisiteError for a missing context, OutsideError if Kubernetes refuses the list.
+    Raises PrerequisiteError for a missing context, OutsideError if Kubernetes
+    refuses the list.
     """
     module = import_module(f"{__name__}.kuberay.others")
     found: list[OthersCluster] = module.discover(environ, context=context, namespace=namespace)
@@ -51,7 +52,8 @@ def others(
 def file_for_address(name: str, address: str) -> str:
     """Return the text of a cluster file for an existing cluster.
 
-    A loopback address gets `auth: none`. For any other, $RAY_AUTH_TOKEN has the token.
+    A loopback address gets `auth: none`. For any other, $RAY_AUTH_TOKEN has the
+    token.
     """
     host = urlsplit(address).hostname or ""
     is_loopback = host == "localhost" or host.startswith("127.")

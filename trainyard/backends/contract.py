@@ -77,10 +77,10 @@ class Wishes:
 class Site:
     """The inputs of a backend other than the cluster file.
 
-    `state` is the directory of the cluster's record. `backend` is the backend's name in that
-    record, even while this backend calls another backend's functions. `source` is the cluster
-    file's path. `overrides` are the values of `--set`, as typed. `directory` contains the user's
-    own images/.
+    `state` is the directory of the cluster's record. `backend` is the backend's
+    name in that record, even while this backend calls another backend's
+    functions. `source` is the cluster file's path. `overrides` are the values
+    of `--set`, as typed. `directory` contains the user's own images/.
     """
 
     state: Path
@@ -104,8 +104,8 @@ class Site:
 class NodeStatus:
     """The present state of one node.
 
-    `detail` is the reason for any state but "up". `instance` is the cloud's description of the
-    machine.
+    `detail` is the reason for any state but "up". `instance` is the cloud's
+    description of the machine.
     """
 
     name: str
@@ -123,10 +123,11 @@ class NodeStatus:
 class HostStatus:
     """The present state of one host; an unknown value is None.
 
-    `name` is the host's name in the cluster file, `host` its name in Kubernetes, as in
-    `NodeStatus.host`. `nodes` are the names of the Ray nodes on it. `voter`: the host votes in the
-    database of the control planes (dqlite). `certificate` is the certificate that expires first,
-    in `certificate_days`. `detail` is the reason for any state but "ready".
+    `name` is the host's name in the cluster file, `host` its name in
+    Kubernetes, as in `NodeStatus.host`. `nodes` are the names of the Ray nodes
+    on it. `voter`: the host votes in the database of the control planes
+    (dqlite). `certificate` is the certificate that expires first, in
+    `certificate_days`. `detail` is the reason for any state but "ready".
     """
 
     name: str
@@ -147,8 +148,8 @@ class HostStatus:
 class Finding:
     """A present or future fault that `cluster.doctor` found.
 
-    `step` repairs the fault; None if only a person or another command can. Whether the steps in
-    `then` are needed is known only after `step`.
+    `step` repairs the fault; None if only a person or another command can.
+    Whether the steps in `then` are needed is known only after `step`.
     """
 
     subject: str
@@ -162,9 +163,10 @@ class Finding:
 class LeashStatus:
     """A leash: a timer that removes a cluster after `idle` seconds without a job, or at `deadline`.
 
-    `deadline` and `since` are in Unix seconds. `idle` or `deadline` is None without such a limit.
-    Idle time starts at the end of the last job; before the first job, at `since`. `problem` says
-    why the leash cannot remove the cluster; "" if it can.
+    `deadline` and `since` are in Unix seconds. `idle` or `deadline` is None
+    without such a limit. Idle time starts at the end of the last job; before
+    the first job, at `since`. `problem` says why the leash cannot remove the
+    cluster; "" if it can.
     """
 
     idle: float | None
@@ -177,11 +179,13 @@ class LeashStatus:
 class ClusterStatus:
     """The present state of a cluster.
 
-    `hosts` queries every host; a host that is down delays the answer by a timeout. `differences`
-    are the drift from the cluster file that read-only queries find. `owner` is "" if unknown.
-    `gcs` is the address (host:port) of Ray's GCS, None if this machine cannot reach it. `token` is
-    the dashboard's token. `token_file` is the token's local file; `token_command` prints a token
-    that is stored in the cluster. `tunnel` is as in Endpoint. `remark` is shown in every state.
+    `hosts` queries every host; a host that is down delays the answer by a
+    timeout. `differences` are the drift from the cluster file that read-only
+    queries find. `owner` is "" if unknown. `gcs` is the address (host:port) of
+    Ray's GCS, None if this machine cannot reach it. `token` is the dashboard's
+    token. `token_file` is the token's local file; `token_command` prints a
+    token that is stored in the cluster. `tunnel` is as in Endpoint. `remark` is
+    shown in every state.
     """
 
     name: str
@@ -227,7 +231,8 @@ class OthersCluster:
 class FoundCluster:
     """A cluster that Trainyard made and an outside system lists; its file may be elsewhere.
 
-    `flags` select the cluster in other commands: "--set kuberay.namespace=team".
+    `flags` select the cluster in other commands: "--set
+    kuberay.namespace=team".
     """
 
     name: str
@@ -240,9 +245,9 @@ class FoundCluster:
 class Discovered:
     """The answer of `discover`.
 
-    `locations` and `problems` say by name where each given cluster is, or why it cannot be queried.
-    `others` are the found clusters that were not given. `remarks` name places that could not be
-    searched.
+    `locations` and `problems` say by name where each given cluster is, or why
+    it cannot be queried. `others` are the found clusters that were not given.
+    `remarks` name places that could not be searched.
     """
 
     locations: Mapping[str, str] = field(default_factory=dict)
@@ -270,7 +275,8 @@ class HostResult:
 class Verified:
     """The result of each host that was tried.
 
-    `remark` names hosts that were not tried, and says if the image had no digest.
+    `remark` names hosts that were not tried, and says if the image had no
+    digest.
     """
 
     hosts: tuple[HostResult, ...]
@@ -290,9 +296,10 @@ _Of = Callable[[ClusterSpec, Site], Found]
 class DownSteps(Protocol):
     """Return the steps that remove the cluster; the last one deletes its record.
 
-    The steps follow the record, not the file: they also remove a half-made cluster, and one whose
-    file has changed. With `purge` they also remove what the trait `leaves` names, or raise before
-    any change if other users need it. Only a backend with that trait gets `purge`.
+    The steps follow the record, not the file: they also remove a half-made
+    cluster, and one whose file has changed. With `purge` they also remove what
+    the trait `leaves` names, or raise before any change if other users need it.
+    Only a backend with that trait gets `purge`.
     """
 
     def __call__(
@@ -333,8 +340,8 @@ class Shell(Protocol):
 class Discover(Protocol):
     """Search for more clusters in the places of the given clusters and records (`cluster.list`).
 
-    `states` are the record directories of clusters without a file here. A backend that
-    `has_regions` also searches `region`; "all" means every region.
+    `states` are the record directories of clusters without a file here. A
+    backend that `has_regions` also searches `region`; "all" means every region.
     """
 
     def __call__(
@@ -386,12 +393,13 @@ def runs_no_images(spec: ClusterSpec, site: Site, *, report: Callable[[str], Non
 class Backend:
     """The traits and functions of one backend.
 
-    `up_steps` make the cluster match its file, `down_steps` remove it. Both return at once: steps
-    that need an outside system's answers are in a Stage, which is expanded later. `connect` returns
-    the dashboard's endpoint; NotReadyError without a running head. `documents` are the manifests
-    that make the cluster, without secrets. `diagnose` finds faults of hosts and operators, even
-    before the cluster exists, and changes nothing. `billed` names each running part that costs
-    money.
+    `up_steps` make the cluster match its file, `down_steps` remove it. Both
+    return at once: steps that need an outside system's answers are in a Stage,
+    which is expanded later. `connect` returns the dashboard's endpoint;
+    NotReadyError without a running head. `documents` are the manifests that
+    make the cluster, without secrets. `diagnose` finds faults of hosts and
+    operators, even before the cluster exists, and changes nothing. `billed`
+    names each running part that costs money.
     """
 
     traits: Traits

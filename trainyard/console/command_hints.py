@@ -1,8 +1,9 @@
 """Add the user's flags to commands in messages, so that users can copy the commands.
 
-Only tasks/ knows the command line. Messages of other code name plain commands, such as
-`trainyard image.push`. This module adds those of the user's flags that the command accepts, as
-the function from `install` says. A command that already has `-f` is unchanged.
+Only tasks/ knows the command line. Messages of other code name plain commands,
+such as `trainyard image.push`. This module adds those of the user's flags that
+the command accepts, as the function from `install` says. A command that already
+has `-f` is unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _OWN = re.compile(r" (-[a-z]|--[a-z][a-z-]*)(?![\w-])")
 class Flags:
     """The running task of Invoke, and the values of its flags as pairs (argument, value).
 
-    The arguments are those of _FLAGS, and "implied": a `--set` that the command itself implies.
+    The arguments are those of _FLAGS, and "implied": a `--set` that the command
+    itself implies.
     """
 
     task: str = ""

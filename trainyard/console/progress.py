@@ -41,7 +41,8 @@ def _ending(result: StepResult) -> str:
 class PlainProgress:
     """Prints a line when a step ends, and when a waiting step's detail changes.
 
-    If only counts of layers or bytes change, at most one line in ten seconds is printed.
+    If only counts of layers or bytes change, at most one line in ten seconds is
+    printed.
     """
 
     def __init__(self, stream: TextIO, *, now: Callable[[], float] = time.monotonic) -> None:

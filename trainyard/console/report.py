@@ -32,8 +32,8 @@ _document_due: ContextVar[bool] = ContextVar("document_due", default=False)
 class Table:
     """A table; a cell of None is empty.
 
-    On a narrow terminal, cells in columns of `may_shorten` are cut; without `may_shorten`, all
-    columns wrap between words.
+    On a narrow terminal, cells in columns of `may_shorten` are cut; without
+    `may_shorten`, all columns wrap between words.
     """
 
     columns: Sequence[str]
@@ -46,8 +46,8 @@ class Table:
 class Report:
     """The result of a command: `document` for --json, `body` and the `next` command for people.
 
-    `notes` are printed on stderr in both cases. `error` is raised after everything else is printed;
-    `next` is then left out.
+    `notes` are printed on stderr in both cases. `error` is raised after
+    everything else is printed; `next` is then left out.
     """
 
     document: object

@@ -64,8 +64,8 @@ class Stream(Protocol):
 class PrintedScreen(Screen):
     """Prints tasks' lines and notes: with bar and colours on a terminal, plain in a pipe or CI.
 
-    `only` is the one task whose output is shown. Set `bar` to False if other code prints to the
-    same terminal.
+    `only` is the one task whose output is shown. Set `bar` to False if other
+    code prints to the same terminal.
     """
 
     def __init__(self, stream: Stream, *, only: str | None = None, bar: bool = True) -> None:
@@ -167,8 +167,8 @@ class ReportScreen(Screen):
 class Bar:
     """The progress bar of a run, one line at the bottom of a terminal.
 
-    rich's Live is not used: it takes a millisecond for each printed text, and tasks print
-    megabytes.
+    rich's Live is not used: it takes a millisecond for each printed text, and
+    tasks print megabytes.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -235,7 +235,8 @@ def prefixed(task: str, text: str, *, colour: bool = False) -> str:
 def plain(text: bytes, *, colours: bool = False) -> str:
     """Return a task's output as text, without control characters.
 
-    Only the last state of a line that was redrawn (by `\\r`) is kept. With `colours`, colours stay.
+    Only the last state of a line that was redrawn (by `\\r`) is kept. With
+    `colours`, colours stay.
     """
     shown = text.decode("utf-8", "replace")
     if "\r" in shown:

@@ -1,6 +1,7 @@
 """How Ctrl-C and a closed pipe end the process, before a command runs and during it.
 
-Entry points import this module first, because Ctrl-C may come during the other, slow imports.
+Entry points import this module first, because Ctrl-C may come during the other,
+slow imports.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _PYTHONS_OWN: dict[signal.Signals, Any] = {
 def end_quietly() -> None:
     """Let Ctrl-C and a closed pipe (`| head`) end the process at once, without a traceback.
 
-    This changes no signal that the parent process ignores, or that has another handler.
+    This changes no signal that the parent process ignores, or that has another
+    handler.
     """
     for number, handler in _PYTHONS_OWN.items():
         if signal.getsignal(number) == handler:

@@ -27,8 +27,9 @@ def drawn(
 ) -> str:
     """Return a table of at most `width` terminal columns; if it cannot fit, one line for each cell.
 
-    Only cells in the columns `may_shorten` are cut, with "…". If it is None, all columns wrap
-    between words. Columns whose cells are all empty are left out.
+    Only cells in the columns `may_shorten` are cut, with "…". If it is None,
+    all columns wrap between words. Columns whose cells are all empty are left
+    out.
     """
     kept = []
     for index in range(len(columns)):
@@ -79,7 +80,8 @@ def _least(name: str, cells: Sequence[str], may_shorten: Sequence[str] | None) -
 def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Return widths whose sum is at most `room`.
 
-    Until the sum fits, the widest column above its `least` shrinks by one character at a time.
+    Until the sum fits, the widest column above its `least` shrinks by one
+    character at a time.
     """
     widths = list(natural)
     while sum(widths) > room:

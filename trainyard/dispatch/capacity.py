@@ -21,9 +21,9 @@ def refuse_what_never_fits(
 ) -> None:
     """Raise RequestError if a task can never start on this cluster.
 
-    Autoscaled groups count at their largest size. For a cluster that Trainyard did not make, Ray's
-    present nodes count; with `skip_smoke`, it is not checked. A cluster with a node that is known
-    to be down is never checked.
+    Autoscaled groups count at their largest size. For a cluster that Trainyard
+    did not make, Ray's present nodes count; with `skip_smoke`, it is not
+    checked. A cluster with a node that is known to be down is never checked.
     """
     if endpoint.down or (endpoint.expected is None and skip_smoke):
         return
@@ -45,7 +45,8 @@ def refuse_what_never_fits(
 def _places(tasks: Sequence[Task], endpoint: Endpoint, ray: RayApi) -> list[Node]:
     """Return the nodes that tasks may get: those of the cluster file, or Ray's present nodes.
 
-    Tasks may name a node by host name, address or id, which only Ray's present nodes have.
+    Tasks may name a node by host name, address or id, which only Ray's present
+    nodes have.
     """
     named = {task.node_name for task in tasks if task.node_name}
     if endpoint.expected is None:

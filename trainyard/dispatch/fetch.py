@@ -35,8 +35,8 @@ Note = Callable[[str], None]
 class Fetcher:
     """Fetches outputs and checkpoints in background threads while a run is followed.
 
-    Two threads fetch outputs, each task's archives in order. A third thread fetches checkpoints one
-    by one, so outputs never wait for checkpoints.
+    Two threads fetch outputs, each task's archives in order. A third thread
+    fetches checkpoints one by one, so outputs never wait for checkpoints.
     """
 
     def __init__(self, ray: RayApi, run: RunDirectory, *, note: Note) -> None:
@@ -112,9 +112,9 @@ def apply_archive(
 ) -> list[LeftOut]:
     """Fetch one archive and apply it to a task's outputs, unless it was applied before.
 
-    A `whole` archive replaces the outputs; any other has the changes since the previous archive.
-    Returns the files that could not be written. Raises OutsideError if the archive is damaged, or
-    cannot be fetched.
+    A `whole` archive replaces the outputs; any other has the changes since the
+    previous archive. Returns the files that could not be written. Raises
+    OutsideError if the archive is damaged, or cannot be fetched.
     """
     place = run.outputs(task)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,8 @@ def fetch_checkpoint(
 def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
     """Replace `target` with the content of an archive; an error while unpacking changes nothing.
 
-    The archive is unpacked into a new directory next to `beside`, which then replaces `target`.
+    The archive is unpacked into a new directory next to `beside`, which then
+    replaces `target`.
     """
     part = Path(tempfile.mkdtemp(prefix=f".{beside.name[:40]}.", dir=beside.parent))
     try:

@@ -1,7 +1,7 @@
 """Follow a run to its end: show its stream, fetch outputs, notice a dead runner or cluster.
 
-A run's last event says that it ended. Ray's job status, which changes up to a second later, is only
-polled to notice a dead runner or cluster.
+A run's last event says that it ended. Ray's job status, which changes up to a
+second later, is only polled to notice a dead runner or cluster.
 """
 
 from __future__ import annotations
@@ -81,10 +81,11 @@ class Screen:
 class Follower:
     """Follows one run: records its events in `journal`, updates `state`, and shows them.
 
-    `fetcher` is None if nothing is to be fetched. `interrupted` says whether the user pressed
-    Ctrl-C (or sent SIGTERM): the run is then stopped with `stop_on_interruption`; otherwise it
-    continues, but is no longer followed. With `catch_up`, only the events written so far are read.
-    `is_in_reach` is as in Endpoint.
+    `fetcher` is None if nothing is to be fetched. `interrupted` says whether
+    the user pressed Ctrl-C (or sent SIGTERM): the run is then stopped with
+    `stop_on_interruption`; otherwise it continues, but is no longer followed.
+    With `catch_up`, only the events written so far are read. `is_in_reach` is
+    as in Endpoint.
     """
 
     ray: RayApi
@@ -112,8 +113,9 @@ class Follower:
     def follow(self) -> Ending:
         """Follow until the run has ended, or the user stops following.
 
-        Returns "not-stopped" if a run was not stopped within STOP_WITHIN seconds. Raises
-        OutsideError if the cluster is lost; with `catch_up`, after the first failed request.
+        Returns "not-stopped" if a run was not stopped within STOP_WITHIN
+        seconds. Raises OutsideError if the cluster is lost; with `catch_up`,
+        after the first failed request.
         """
         try:
             return self._loop()
@@ -306,7 +308,8 @@ def _first_line(job: Job) -> str:
 class Interrupts:
     """Catches Ctrl-C and SIGTERM: the first only sets `asked`, the second raises KeyboardInterrupt.
 
-    Before `hold`, there is no run to stop: the first signal raises KeyboardInterrupt, too.
+    Before `hold`, there is no run to stop: the first signal raises
+    KeyboardInterrupt, too.
     """
 
     def __init__(self, *, held: bool = False) -> None:

@@ -1,9 +1,10 @@
 """Decide which files of a job directory are left out, and name the ignore file that decides.
 
-The rules are git's. The .gitignore of a deeper directory comes first. Within one file, the last
-matching pattern wins, and `!` includes a path again, but nothing below an ignored directory.
-`.rayignore` has the same syntax and beats the .gitignore next to it. The .gitignore files above the
-job's directory, up to the root of the repository, count too. For jobs that Trainyard ships, they do
+The rules are git's. The .gitignore of a deeper directory comes first. Within
+one file, the last matching pattern wins, and `!` includes a path again, but
+nothing below an ignored directory. `.rayignore` has the same syntax and beats
+the .gitignore next to it. The .gitignore files above the job's directory, up to
+the root of the repository, count too. For jobs that Trainyard ships, they do
 not, because such a job may be installed inside an unrelated repository.
 """
 
@@ -46,9 +47,10 @@ class Rules:
     def verdict(self, path: Path, *, is_directory: bool) -> bool | None:
         """Say whether the last pattern that matches this path ignores it; None if none matches.
 
-        Patterns that match only a parent directory do not count: the caller, like git, has checked
-        the parents before. pathspec's own verdict would let them beat later patterns that match the
-        file itself. In pathspec's match, the group ps_d is the "/" after a matched directory.
+        Patterns that match only a parent directory do not count: the caller,
+        like git, has checked the parents before. pathspec's own verdict would
+        let them beat later patterns that match the file itself. In pathspec's
+        match, the group ps_d is the "/" after a matched directory.
         """
         name = path.relative_to(self.directory).as_posix() + ("/" if is_directory else "")
         for pattern in reversed(tuple(self.spec.patterns)):
@@ -64,7 +66,8 @@ class Rules:
 def source_of(path: Path, rules: Sequence[Rules], *, is_directory: bool) -> str | None:
     """Name the ignore file that leaves out the path; None if the path is sent.
 
-    `rules` has the strongest first. The caller must have checked the parent directories.
+    `rules` has the strongest first. The caller must have checked the parent
+    directories.
     """
     for file in rules:
         leaves_out = file.verdict(path, is_directory=is_directory)

@@ -85,7 +85,8 @@ def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
 def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
     """Yield the commands in the line of `sh -c LINE`, without leading assignments and `exec`.
 
-    The line is read up to the first unterminated quotation. Other commands yield nothing.
+    The line is read up to the first unterminated quotation. Other commands
+    yield nothing.
     """
     flags = [index for index, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)]
     if Path(command[0]).name not in _SHELLS or not flags or flags[0] + 1 == len(command):

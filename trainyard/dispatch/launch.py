@@ -41,8 +41,8 @@ _SUBMIT_SECONDS = 30.0
 class Asked:
     """The options of a dispatch.
 
-    `results` is the directory for runs, `command` the command line for the record. With `wait`, the
-    run is followed and its results are fetched.
+    `results` is the directory for runs, `command` the command line for the
+    record. With `wait`, the run is followed and its results are fetched.
     """
 
     results: Path
@@ -61,9 +61,9 @@ def dispatch(
 ) -> RunStatus:
     """Send a job and begin its run; with `wait`, follow it and fetch its results.
 
-    While the run is followed, a first interruption stops the run and waits for its end; a second
-    one raises InterruptedRunError at once. The error of a failed or interrupted run is in the
-    result, and is not raised.
+    While the run is followed, a first interruption stops the run and waits for
+    its end; a second one raises InterruptedRunError at once. The error of a
+    failed or interrupted run is in the result, and is not raised.
     """
     _refuse_without_packages(prepared, endpoint)
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
@@ -132,7 +132,8 @@ def interrupted(status: RunStatus) -> RunStatus:
 def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
     """Raise PrerequisiteError if the Python of the head lacks a package that the job needs.
 
-    If the backend cannot ask the head (`Endpoint.lacking`), the run itself fails later.
+    If the backend cannot ask the head (`Endpoint.lacking`), the run itself
+    fails later.
     """
     sweep = prepared.job.tune
     missing = endpoint.lacking(space.packages(sweep.search)) if sweep else None
@@ -169,8 +170,8 @@ def _start(
 ) -> RunDirectory:
     """Upload the job's missing packages, record the run and begin it.
 
-    Ctrl-C raises KeyboardInterrupt until the run is recorded. From then on, it only sets
-    `interrupts.asked`, which the caller reads.
+    Ctrl-C raises KeyboardInterrupt until the run is recorded. From then on, it
+    only sets `interrupts.asked`, which the caller reads.
     """
     now = datetime.datetime.now().astimezone()
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))

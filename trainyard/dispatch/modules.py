@@ -29,8 +29,8 @@ def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
 def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
     """Pack each local module; keep remote addresses, which Ray itself fetches.
 
-    Inside the package, a directory has the module's name, as Ray expects. Raises RequestError for a
-    module above PART_LIMIT bytes.
+    Inside the package, a directory has the module's name, as Ray expects.
+    Raises RequestError for a module above PART_LIMIT bytes.
     """
     modules: list[str | Package] = []
     for name in names:

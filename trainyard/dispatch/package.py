@@ -32,7 +32,8 @@ _PACK_BELOW = 1024 * 1024
 class SentFile:
     """A file to send; `name` is its path in the job directory, `size` is in bytes.
 
-    `mode` says only whether the file is executable, and whether only its owner may read it.
+    `mode` says only whether the file is executable, and whether only its owner
+    may read it.
     """
 
     name: str
@@ -69,8 +70,8 @@ class Listing:
 class Package:
     """A packed directory, cut into parts of PART_LIMIT bytes, which are uploaded one by one.
 
-    Each name in `parts` has a hash of the part's bytes, `name` a hash of these names. `size` is the
-    packed size in bytes.
+    Each name in `parts` has a hash of the part's bytes, `name` a hash of these
+    names. `size` is the packed size in bytes.
     """
 
     name: str
@@ -87,8 +88,8 @@ class Package:
 class Packages:
     """The packages of one run: the job's files, its wheels, and its Python modules.
 
-    `wheel_files` are in the package `wheels`. `modules` has a package for each Python module, or an
-    address from which Ray itself fetches the module.
+    `wheel_files` are in the package `wheels`. `modules` has a package for each
+    Python module, or an address from which Ray itself fetches the module.
     """
 
     job: Package
@@ -100,8 +101,9 @@ class Packages:
 def listing(directory: Path) -> Listing:
     """List the files of a directory: those to send, and those left out.
 
-    Files that are ignored or not regular are left out. Symbolic links are followed, since a job may
-    link to shared code; broken and circular links are left out.
+    Files that are ignored or not regular are left out. Symbolic links are
+    followed, since a job may link to shared code; broken and circular links are
+    left out.
     """
     root = directory.resolve()
     files = []
@@ -145,8 +147,9 @@ def _utf_8(name: str) -> str:
 def pack(listed: Listing, *, prefix: str = "") -> Package:
     """Zip the listed files into a temporary file, each under `prefix` + its name.
 
-    Times and order of the files on disk do not change the package's name. Raises RequestError if a
-    file cannot be read, or the files together reach Ray's PACKAGE_LIMIT.
+    Times and order of the files on disk do not change the package's name.
+    Raises RequestError if a file cannot be read, or the files together reach
+    Ray's PACKAGE_LIMIT.
     """
     if listed.size >= PACKAGE_LIMIT:
         raise _too_big(listed)

@@ -37,10 +37,12 @@ from trainyard.wording import counted, named
 class Prepared:
     """A job and its cluster, checked, before anything is sent.
 
-    `files` and `wheels` are sent as separate packages, because Ray installs the wheels. A directory
-    among `wheels` is a Python package whose wheel is still to be built. For a sweep that continues
-    another, `study` is the former sweep's journal and `former` its run. `resumed` is the run that a
-    job without `tune` resumes. `overrides` (`--set`) and `backend` are the flags as typed.
+    `files` and `wheels` are sent as separate packages, because Ray installs the
+    wheels. A directory among `wheels` is a Python package whose wheel is still
+    to be built. For a sweep that continues another, `study` is the former
+    sweep's journal and `former` its run. `resumed` is the run that a job
+    without `tune` resumes. `overrides` (`--set`) and `backend` are the flags as
+    typed.
     """
 
     cluster: LoadedCluster
@@ -58,8 +60,8 @@ class Prepared:
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     """List the tasks of a job and the files to send; nothing is built or sent.
 
-    Raises RequestError with each missing file, wheel or module, each file whose name is taken, and
-    each command that is known to fail as a task.
+    Raises RequestError with each missing file, wheel or module, each file whose
+    name is taken, and each command that is known to fail as a task.
     """
     found = listing(directory)
     tasks = expand(job)
@@ -221,8 +223,8 @@ def _extent(prepared: Prepared) -> str:
 def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> Listing:
     """Return the files of `runtime_env.files` that `found` lacks; add wrong names to `problems`.
 
-    An ignored file below the job directory keeps its path. Any other file or directory is put at
-    the top of the job directory, under its own name.
+    An ignored file below the job directory keeps its path. Any other file or
+    directory is put at the top of the job directory, under its own name.
     """
     taken = {file.name for file in found.files}
     tops = {name.split("/", 1)[0] for name in taken}
@@ -268,7 +270,8 @@ def _placed(path: Path, place: str) -> Listing:
 def _runtime_env(job: JobSpec, sent: Packages) -> dict[str, Any] | None:
     """Return the job's runtime environment in Ray's form, None if it is empty.
 
-    `working_dir` is the package with the wheels, because Ray looks for wheels there.
+    `working_dir` is the package with the wheels, because Ray looks for wheels
+    there.
     """
     declared = job.runtime_env
     env: dict[str, Any] = {}

@@ -1,7 +1,8 @@
 """Read a run's stream from the cluster line by line, without a gap, even if connections break.
 
-Ray's route for log files takes no offset, but can send the last N lines of a file. Every line of
-the stream has a number, by which the reader recognizes lines that it has read before.
+Ray's route for log files takes no offset, but can send the last N lines of a
+file. Every line of the stream has a number, by which the reader recognizes
+lines that it has read before.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ _LONGEST_SEGMENT = stream.ROLL_AT + stream.LONGEST_LINE
 class StreamReader:
     """Polls the stream of a run in a background thread; `lines` returns new lines in order.
 
-    A stream is a series of files, the segments, in the run's directory on its node. Reading begins
-    at segment number `segment`. `problem` is the error of the last request, None if it succeeded.
-    `last_contact` is when the last bytes came (time.monotonic).
+    A stream is a series of files, the segments, in the run's directory on its
+    node. Reading begins at segment number `segment`. `problem` is the error of
+    the last request, None if it succeeded. `last_contact` is when the last
+    bytes came (time.monotonic).
     """
 
     def __init__(self, ray: RayApi, run: str, node_id: str, *, segment: int) -> None:
@@ -61,8 +63,8 @@ class StreamReader:
     def lines(self, *, wait: float) -> list[bytes]:
         """Return the next batch of lines; [] if none came within `wait` seconds.
 
-        Raises OutsideError if the file is not the stream of a runner. A failed request raises
-        nothing: see `problem`.
+        Raises OutsideError if the file is not the stream of a runner. A failed
+        request raises nothing: see `problem`.
         """
         try:
             return self._batches.get(timeout=wait)

@@ -87,8 +87,8 @@ def link(resumed: Resumed, run: RunDirectory) -> None:
 def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], bool]) -> Step:
     """Return the step that uploads the checkpoints and outputs for which the tasks wait.
 
-    At most AHEAD uploaded parts wait for the head. An interruption or the run's end ends the upload
-    without an error.
+    At most AHEAD uploaded parts wait for the head. An interruption or the run's
+    end ends the upload without an error.
     """
     directories = list(_directories(resumed))
     size = sum(outputs.data_bytes(archive.scan(str(path))[0]) for path in directories)

@@ -42,10 +42,11 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 class RunStatus:
     """The state of a run, as recorded on this machine.
 
-    `unsure` says what is damaged in the record (`broken`), or why the state may be stale, such as a
-    cluster that does not answer (`is_away`). `error` is the error for the command that followed the
-    run; None if the run succeeded, or is still active. `unfetched` is the error of results that
-    could not be fetched; a failed run may have it, too.
+    `unsure` says what is damaged in the record (`broken`), or why the state may
+    be stale, such as a cluster that does not answer (`is_away`). `error` is the
+    error for the command that followed the run; None if the run succeeded, or
+    is still active. `unfetched` is the error of results that could not be
+    fetched; a failed run may have it, too.
     """
 
     run: RunDirectory
@@ -86,9 +87,10 @@ def follow(
 ) -> RunStatus:
     """Follow a run to its end, fetch its results, and write the report.
 
-    Recorded events are not read again. With `stop`, the run is stopped as soon as `interrupted`
-    returns True; the default stops it at once. If another command records the run, this one only
-    shows it. A lost cluster raises nothing: the result has the error and the last known state.
+    Recorded events are not read again. With `stop`, the run is stopped as soon
+    as `interrupted` returns True; the default stops it at once. If another
+    command records the run, this one only shows it. A lost cluster raises
+    nothing: the result has the error and the last known state.
     """
     journal = Journal(run)
     state = states.load(run)
@@ -139,7 +141,8 @@ def _note_recording(journal: Journal, run: RunDirectory, screen: Screen) -> None
 def status(run: RunDirectory, connect: Connect) -> RunStatus:
     """Return the state of a run; its cluster is asked unless the run's end is recorded.
 
-    New events are recorded. If the cluster does not answer, the result says so in `unsure`.
+    New events are recorded. If the cluster does not answer, the result says so
+    in `unsure`.
     """
     state = states.load(run)
     if state.ended:
@@ -159,8 +162,8 @@ def logs(
 ) -> RunStatus:
     """Show a run's logs until it ends; an interruption does not stop the run.
 
-    Output that was shown before is not repeated, unless `everything`. An ended run is shown from
-    its record, and its missing results are fetched.
+    Output that was shown before is not repeated, unless `everything`. An ended
+    run is shown from its record, and its missing results are fetched.
     """
     state = states.load(run)
     if state.ended:
@@ -238,10 +241,11 @@ def fetch(
 ) -> RunStatus:
     """Fetch a run's missing outputs, and the checkpoints that the job file chooses.
 
-    `checkpoints` adds the last checkpoint of every task, or only of the tasks named in `of`. A
-    newer checkpoint takes the place of a fetched one, which is kept under another name. If the run
-    has ended and nothing is missing, the cluster is not asked. Raises NotReadyError if the head
-    that has the results is gone.
+    `checkpoints` adds the last checkpoint of every task, or only of the tasks
+    named in `of`. A newer checkpoint takes the place of a fetched one, which is
+    kept under another name. If the run has ended and nothing is missing, the
+    cluster is not asked. Raises NotReadyError if the head that has the results
+    is gone.
     """
     state = status(run, connect).state
     if checkpoints:
@@ -339,7 +343,8 @@ def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
 def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> Unfetched:
     """Fetch a run's results; return the errors.
 
-    While another command records the run, nothing is fetched, and no error is returned.
+    While another command records the run, nothing is fetched, and no error is
+    returned.
     """
     with closing(Journal(run)) as journal:
         if not journal.recording:
@@ -352,8 +357,8 @@ def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -
 def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
     """Record a run's latest events and output, and show none; return its state.
 
-    No results are fetched. While another command records the run, this returns the recorded state.
-    Raises OutsideError at the first request that fails.
+    No results are fetched. While another command records the run, this returns
+    the recorded state. Raises OutsideError at the first request that fails.
     """
     with closing(Journal(run)) as journal:
         state = states.load(run)
@@ -403,7 +408,8 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
 def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
     """Return the status with its error: the run failed, or results could not be fetched.
 
-    If both happened, the error of the failed run lists the missing results as a problem.
+    If both happened, the error of the failed run lists the missing results as a
+    problem.
     """
     state = status.state
     left = _left_there(status.run, unfetched)

@@ -1,7 +1,8 @@
 """The smoke test: a run without tasks proves that a cluster can train.
 
-Each run begins with the smoke gate, which checks the nodes (runner/trainyard_runner/head/rungs.py);
-this run ends after it. This module checks the dashboard, and backends check their hosts.
+Each run begins with the smoke gate, which checks the nodes
+(runner/trainyard_runner/head/rungs.py); this run ends after it. This module
+checks the dashboard, and backends check their hosts.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Smoked:
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     """Run the smoke test; the error of a failed check is in the result, and is not raised.
 
-    Raises OutsideError if the cluster no longer answers, and InterruptedRunError after Ctrl-C.
+    Raises OutsideError if the cluster no longer answers, and
+    InterruptedRunError after Ctrl-C.
     """
     began = time.monotonic()
     checks: list[Check] = []
@@ -155,7 +157,8 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
 def _end(ray: RayApi, run: str) -> Step:
     """Return the step that waits until Ray lists the test's job as ended.
 
-    Until then, the job counts as an active run, and `cluster.down` would refuse.
+    Until then, the job counts as an active run, and `cluster.down` would
+    refuse.
     """
 
     def ended() -> Answer:

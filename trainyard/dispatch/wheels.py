@@ -61,7 +61,8 @@ def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tupl
 def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
     """Build a wheel of each package directory, unless the cache has it.
 
-    Returns all wheels in the order of `paths`. Raises RequestError if a build fails.
+    Returns all wheels in the order of `paths`. Raises RequestError if a build
+    fails.
     """
     places = {path: _place(path) for path in paths if path.is_dir()}
     run_steps([_step(package, place) for package, place in places.items()], progress)
@@ -108,7 +109,8 @@ def _is_of_git(package: Path) -> bool:
 def copied(package: Path, directory: Path) -> Path:
     """Copy a package without ignored files, because a build must not change the original.
 
-    If the package's version comes from git, its repository is cloned, with uncommitted changes.
+    If the package's version comes from git, its repository is cloned, with
+    uncommitted changes.
     """
     top = None
     if _is_of_git(package) and git.described(package):

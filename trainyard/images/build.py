@@ -63,7 +63,8 @@ class Building:
 class Built:
     """A built image on an engine.
 
-    `content` is its tag, a hash of its files and base; `source` is the hash of its files alone.
+    `content` is its tag, a hash of its files and base; `source` is the hash of
+    its files alone.
     """
 
     name: str
@@ -213,9 +214,10 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 def _cached(building: Building) -> str:
     """Return the last build's image, on the engine or in the registry, to reuse its layers.
 
-    BuildKit's own cache is pruned at times, and a CI machine starts without one. A layer that is
-    built again gets another digest and is pushed again, even if nothing changed. BuildKit ignores a
-    registry that lacks the image, or does not answer.
+    BuildKit's own cache is pruned at times, and a CI machine starts without
+    one. A layer that is built again gets another digest and is pushed again,
+    even if nothing changed. BuildKit ignores a registry that lacks the image,
+    or does not answer.
     """
     if docker_images.inspect(building.engine, building.alias):
         return building.alias

@@ -1,7 +1,8 @@
 """Read `docker buildx build --progress=plain`: its current step, or why it failed.
 
-BuildKit numbers the vertices of its graph. `#5 [2/4] RUN make` opens vertex 5, `#5 0.27 text` is
-its output, and `#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words` ends it.
+BuildKit numbers the vertices of its graph. `#5 [2/4] RUN make` opens vertex 5,
+`#5 0.27 text` is its output, and `#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or
+`#5 ERROR: words` ends it.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Image:
 def find(name: str, *, directory: Path, base: str | None = None) -> Image:
     """Find an image by its name under images/, or by a path.
 
-    `base` replaces the base in image.yaml. Raises RequestError if there is no such image, or if the
-    directory's name cannot be an image's name.
+    `base` replaces the base in image.yaml. Raises RequestError if there is no
+    such image, or if the directory's name cannot be an image's name.
     """
     bare = name.removeprefix("images/").rstrip("/")
     if "/" in bare:

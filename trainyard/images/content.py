@@ -1,8 +1,8 @@
 """An image's files as the build sees them: as a list, a tar stream and a hash.
 
-Hash and stream are made of the same list, so they cannot disagree. An unchanged build must be quick
-even with gigabytes of files, so digests of large files are cached by path, inode, size and times,
-as in git's index.
+Hash and stream are made of the same list, so they cannot disagree. An unchanged
+build must be quick even with gigabytes of files, so digests of large files are
+cached by path, inode, size and times, as in git's index.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ LARGE = 16 * 1024 * 1024
 def entries(image: Image) -> dict[str, Path]:
     """Return the build's files, links and directories, sorted by their path in the build.
 
-    Dockerfile and image.yaml are left out. Raises RequestError if something in `contents:` does not
-    exist.
+    Dockerfile and image.yaml are left out. Raises RequestError if something in
+    `contents:` does not exist.
     """
     sources = {path: image.directory / path for path in cli.context_files(image.directory)}
     # image.yaml only describes the image, so an edit of its text must not make a new image.
@@ -119,8 +119,8 @@ def _entry(path: str, source: Path) -> tarfile.TarInfo:
 def tag(source: str, *, base: str) -> str:
     """Return an image's tag, a hash of its `source_hash` and of `base`.
 
-    `base` is the base image's id, so that a moved tag of the base makes another image. While the
-    engine lacks the base, `base` is the base's name.
+    `base` is the base image's id, so that a moved tag of the base makes another
+    image. While the engine lacks the base, `base` is the base's name.
     """
     return _hash({"source": source, "base": base})
 
@@ -128,7 +128,8 @@ def tag(source: str, *, base: str) -> str:
 def source_tag(source: str) -> str:
     """Return the tag by which clusters find the image of these files.
 
-    It does not depend on the base's id, which is unknown on a machine without the base.
+    It does not depend on the base's id, which is unknown on a machine without
+    the base.
     """
     return f"src-{source}"
 
@@ -136,9 +137,9 @@ def source_tag(source: str) -> str:
 def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | None = None) -> str:
     """Return the hash of an image's files and settings, which needs no Docker engine.
 
-    Images of the same hash have the same inputs, unless the tag of their base moved between the
-    builds. `environ` only locates the cache of digests. Raises RequestError if a file cannot be
-    read.
+    Images of the same hash have the same inputs, unless the tag of their base
+    moved between the builds. `environ` only locates the cache of digests.
+    Raises RequestError if a file cannot be read.
     """
     cache = paths.cache_home(environ) / "digests"
     parts = {f"argument {name}": value for name, value in image.arguments.items()}

@@ -63,8 +63,8 @@ class ImageCommand:
 class ListedImage:
     """An image that can be built here, with its `versions` on the engine, the newest first.
 
-    `current` is the id of the version built from the current files, or None. `problem` is
-    the error if the files cannot be read; `image` is then None.
+    `current` is the id of the version built from the current files, or None.
+    `problem` is the error if the files cannot be read; `image` is then None.
     """
 
     name: str
@@ -80,8 +80,8 @@ def connected(
 ) -> Iterator[ImageCommand]:
     """Connect to the engine that builds. Raises PrerequisiteError without Docker.
 
-    With a registry, the engine is this user's. Without one, it is the cluster's `docker_host`,
-    which must have the image.
+    With a registry, the engine is this user's. Without one, it is the cluster's
+    `docker_host`, which must have the image.
     """
     address = None
     if cluster.spec.registry is None:

@@ -1,7 +1,8 @@
 """Push an image: Docker sends it, the registry confirms it, and clusters run its digest.
 
-Layers of a failed push stay in the registry, so the next push sends only the rest. No cluster uses
-an incomplete push: clusters find an image by tags that are set last.
+Layers of a failed push stay in the registry, so the next push sends only the
+rest. No cluster uses an incomplete push: clusters find an image by tags that
+are set last.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ class Pushing:
     def _is_held(self) -> Answer:
         """Say whether the registry's tag is this image.
 
-        The engine's image id is the digest of the image's config; with containerd's image store,
-        the id is the digest of the manifest.
+        The engine's image id is the digest of the image's config; with
+        containerd's image store, the id is the digest of the manifest.
         """
         manifest = self.access.api.manifest(self._name, self.built.content)
         if manifest is None:
@@ -150,7 +151,8 @@ class Pushing:
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
         """Return the digest and size of each layer that Docker sent.
 
-        Docker reports only short digests, either of the compressed layers or of their content.
+        Docker reports only short digests, either of the compressed layers or of
+        their content.
         """
         facts = None
         if self._sent:

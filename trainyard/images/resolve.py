@@ -1,8 +1,9 @@
 """Resolve a cluster's image to a digest, since a tag may move.
 
-A pushed image is found by a tag, the hash of its files. `image.push` sets this tag, and a machine
-without the image's base can compute it. The registry is asked which digest a tag has now. A Docker
-engine may also run an image that is in no registry.
+A pushed image is found by a tag, the hash of its files. `image.push` sets this
+tag, and a machine without the image's base can compute it. The registry is
+asked which digest a tag has now. A Docker engine may also run an image that is
+in no registry.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 class PinnedImage:
     """The exact image to run.
 
-    If no registry has the image, `digest` is None and `reference` is an image id. If the registry
-    could not be asked, `digest` is None and `remark` says why. If the registry did not answer and
-    the cluster keeps the reference that it already runs, `is_kept` is true.
+    If no registry has the image, `digest` is None and `reference` is an image
+    id. If the registry could not be asked, `digest` is None and `remark` says
+    why. If the registry did not answer and the cluster keeps the reference that
+    it already runs, `is_kept` is true.
     """
 
     name: str
@@ -80,13 +82,14 @@ def pinned(
 ) -> PinnedImage:
     """Resolve the head's `image`, a directory of images/ or a reference.
 
-    `engine` will run the image; it is None if each node pulls it. `running` is the reference that
-    the cluster runs now. If the registry does not answer, or if both references name one image on
-    the engine, `running` is kept: a push changes the reference of a built image, but must not
-    restart nodes.
+    `engine` will run the image; it is None if each node pulls it. `running` is
+    the reference that the cluster runs now. If the registry does not answer, or
+    if both references name one image on the engine, `running` is kept: a push
+    changes the reference of a built image, but must not restart nodes.
 
-    Raises RegistryError if the registry rejects the request or lacks the image. Without a registry,
-    raises RequestError if nodes pull the image, PrerequisiteError if the engine lacks it.
+    Raises RegistryError if the registry rejects the request or lacks the image.
+    Without a registry, raises RequestError if nodes pull the image,
+    PrerequisiteError if the engine lacks it.
     """
     name = spec.image_of(HEAD) or catalog.DEFAULT_IMAGE
     registries = _Registries(spec, environ, connect, running)
@@ -217,9 +220,10 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
     """Return an image built or loaded on this engine; None if a registry must be asked.
 
-    A pulled image has the repository's digest, so the registry is asked. With containerd's image
-    store, a built image has a digest, too: its id. With that store, the engine's own copy of a
-    Docker Hub image is used, even if it was pulled.
+    A pulled image has the repository's digest, so the registry is asked. With
+    containerd's image store, a built image has a digest, too: its id. With that
+    store, the engine's own copy of a Docker Hub image is used, even if it was
+    pulled.
     """
     repository, _, digest = _split(name)
     image = None
@@ -248,8 +252,8 @@ class _Registries:
     def ours(self, image: Image, registry: Registry) -> PinnedImage:
         """Return the image that was pushed from exactly these files.
 
-        If the registry does not answer, return the image that the cluster runs, provided it is from
-        the same repository. Raises RegistryError.
+        If the registry does not answer, return the image that the cluster runs,
+        provided it is from the same repository. Raises RegistryError.
         """
         source = content.source_hash(image, self.environ, platform=self.spec.build.platform)
         tag = content.source_tag(source)
@@ -277,9 +281,10 @@ class _Registries:
     def of_others(self, name: str, *, for_engine: bool) -> PinnedImage:
         """Resolve a reference to a digest.
 
-        If nodes pull the image, an error of the registry only becomes a remark: nodes may have
-        access that this machine lacks. For an engine, which may already have the image, only a
-        registry that does not answer becomes a remark.
+        If nodes pull the image, an error of the registry only becomes a remark:
+        nodes may have access that this machine lacks. For an engine, which may
+        already have the image, only a registry that does not answer becomes a
+        remark.
         """
         host = docker_images.registry_of(name)
         registry = access.registry_at(host, self.spec)
@@ -309,9 +314,10 @@ class _Registries:
     ) -> tuple[Manifest | None, Login | None]:
         """Return a reference's manifest (None if there is none), and the login that was used.
 
-        The cluster file's login is used. Without one, the first request is anonymous, so that nodes
-        get no login that they do not need. Registries may hide private images from anonymous
-        requests, so Docker's own login, if any, is tried next.
+        The cluster file's login is used. Without one, the first request is
+        anonymous, so that nodes get no login that they do not need. Registries
+        may hide private images from anonymous requests, so Docker's own login,
+        if any, is tried next.
         """
 
         def asked_as(user: Login | None) -> Manifest | None:

@@ -47,8 +47,8 @@ def _refuse_other_yaml(file: Path) -> None:
 def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:
     """Convert a file or a command line into a job or cluster files.
 
-    Give either `file` or `words`. Paths in `words` are relative to the current directory. Raises
-    RequestError.
+    Give either `file` or `words`. Paths in `words` are relative to the current
+    directory. Raises RequestError.
     """
     if (file is None) == (not words):
         raise RequestError("name one thing to import: a file, or a command line behind `--`")

@@ -29,8 +29,8 @@ _HEADER = "# Written from {file} by `trainyard cluster.import`, which lists what
 def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
     """Convert a file or a command line into cluster files.
 
-    Give either `file` or `words`. Notes name everything that is left out. Raises RequestError if no
-    cluster is described.
+    Give either `file` or `words`. Notes name everything that is left out.
+    Raises RequestError if no cluster is described.
     """
     if (file is None) == (not words):
         raise RequestError(
@@ -91,8 +91,9 @@ def of_context(
 ) -> Clusters:
     """Convert other tools' RayClusters whose names begin with `prefix`.
 
-    Asks the Kubernetes API of `context`; `namespace` None means all. Raises RequestError if no such
-    cluster exists, PrerequisiteError and OutsideError if Kubernetes cannot be asked.
+    Asks the Kubernetes API of `context`; `namespace` None means all. Raises
+    RequestError if no such cluster exists, PrerequisiteError and OutsideError
+    if Kubernetes cannot be asked.
     """
     others = backends.others(environ, context=context, namespace=namespace)
     chosen = [other for other in others if other.name.startswith(prefix)]

@@ -35,8 +35,8 @@ class Clusters:
     def write(self, directory: Path | None) -> list[Path]:
         """Write the files to `directory`, by default clusters/; return their paths.
 
-        Raises RequestError if a file exists already, cannot be written, or is no valid cluster
-        file. After an error, none of the files is left.
+        Raises RequestError if a file exists already, cannot be written, or is
+        no valid cluster file. After an error, none of the files is left.
         """
         directory = directory or Path("clusters")
         files = {directory / f"{name}.yaml": text for name, text in self.texts.items()}
@@ -65,8 +65,8 @@ class Clusters:
 def read(text: str, *, name: str) -> Clusters | None:
     """Convert a ~/.cluster_config; return None if no line has `name:` and ` address:`.
 
-    Raises RequestError unless all lines have the form `name: NAME address: http://IP:PORT`. Isaac
-    Lab's own script may write broken lines.
+    Raises RequestError unless all lines have the form `name: NAME address:
+    http://IP:PORT`. Isaac Lab's own script may write broken lines.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not any(line.startswith("name: ") and " address:" in line for line in lines):

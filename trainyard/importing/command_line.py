@@ -1,7 +1,7 @@
 """Convert command lines of Isaac Lab's Ray scripts into jobs.
 
-The scripts are submit_job (`*` separates its aggregate jobs), wrap_resources (`+` separates its
-sub-jobs), tuner and task_runner.
+The scripts are submit_job (`*` separates its aggregate jobs), wrap_resources
+(`+` separates its sub-jobs), tuner and task_runner.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def _parser(script: str) -> Parser:
 def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) -> Imported:
     """Return the job of a file's only Isaac Lab command; note all other text.
 
-    Without such a command, all words are read as one command. Raises RequestError for several.
+    Without such a command, all words are read as one command. Raises
+    RequestError for several.
     """
     known = []
     all_words = []
@@ -176,7 +177,8 @@ def _with_unread(found: Imported, texts: Sequence[str]) -> Imported:
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
     """Return the unread words before a script, for a note; [] if those words run Python.
 
-    Variables before the program are dropped, because Isaac Lab does not pass them to tasks.
+    Variables before the program are dropped, because Isaac Lab does not pass
+    them to tasks.
     """
     before = words[: max(len(words) - len(given) - 1, 0)]
     before = before[shell.variables(before) :]
@@ -232,8 +234,8 @@ def _joined(jobs: Sequence[Imported], name: str) -> Imported:
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the Isaac Lab script of a command line, and the words after it.
 
-    The script is given by file, by module, or implied by a flag of SCRIPTS. Without a script, the
-    result is (None, all words).
+    The script is given by file, by module, or implied by a flag of SCRIPTS.
+    Without a script, the result is (None, all words).
     """
     for index, word in enumerate(words):
         if (script := script_of(words, index)) in SCRIPTS.values():
@@ -381,8 +383,8 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
     """Return the resources of the sub-job at `index`.
 
-    The sub-jobs take a flag's values in order; those without a value take the last value.
-    Without such flags, the sub-job gets a share of a node.
+    The sub-jobs take a flag's values in order; those without a value take the
+    last value. Without such flags, the sub-job gets a share of a node.
     """
     if not any(given[name] for name in RESOURCES):
         return share_of_a_node(_value_at(index, given["num_workers"] or [1]))
@@ -403,7 +405,8 @@ def _value_at(index: int, values: Sequence[int]) -> int:
 def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
     """Return a job with several tasks; `jobs` has the words and the resources of each task.
 
-    Isaac Lab runs each command in a shell. Here, a command gets a shell only if it needs one.
+    Isaac Lab runs each command in a shell. Here, a command gets a shell only if
+    it needs one.
     """
     tasks: list[dict[str, Any]] = []
     files: dict[str, Path] = {}
@@ -433,9 +436,9 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
 def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, str]]:
     """Return a sub-job's command, and the variables set before it.
 
-    A single word is a sub-job in quotes. Isaac Lab joins all words without quotes, so its shell
-    cuts `bash -c 'cd /w && python a.py'` at `&&`. Raises RequestError for a quoted value with shell
-    operators, with both readings.
+    A single word is a sub-job in quotes. Isaac Lab joins all words without
+    quotes, so its shell cuts `bash -c 'cd /w && python a.py'` at `&&`. Raises
+    RequestError for a quoted value with shell operators, with both readings.
     """
     if len(words) == 1:
         if shell.is_needed(words[0]):

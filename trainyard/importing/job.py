@@ -49,8 +49,8 @@ class Options:
 class Imported:
     """A job: its name, the content of its job file, and its other files.
 
-    `files` maps paths in the job's directory to sources. `notes` say what differs from the other
-    tool.
+    `files` maps paths in the job's directory to sources. `notes` say what
+    differs from the other tool.
     """
 
     name: str
@@ -69,8 +69,9 @@ class Imported:
     def write(self, directory: Path | None) -> list[Path]:
         """Write the job to `directory`, by default jobs/NAME; return [the directory].
 
-        Raises RequestError if the directory exists, if a file would be outside of it or replace the
-        job file, and if the result is no valid job. After an error, nothing new is left.
+        Raises RequestError if the directory exists, if a file would be outside
+        of it or replace the job file, and if the result is no valid job. After
+        an error, nothing new is left.
         """
         directory = directory or Path("jobs", self.name)
         if directory.exists():
@@ -113,7 +114,8 @@ def refuse_unreadable(file: Path) -> None:
 def _target(directory: Path, name: str) -> Path:
     """Return the path of a file in a job's directory.
 
-    Raises RequestError for a path outside of the directory, and for the job file's path.
+    Raises RequestError for a path outside of the directory, and for the job
+    file's path.
     """
     relative = Path(os.path.normpath(name))
     if relative.is_absolute() or ".." in relative.parts:
@@ -137,8 +139,8 @@ def program() -> Path:
 def training(command: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, Path]]:
     """Return a task's command, further keys and files.
 
-    A training of Isaac Lab is run by isaac_task.py, which continues from the newest checkpoint. In
-    any command, braces are escaped.
+    A training of Isaac Lab is run by isaac_task.py, which continues from the
+    newest checkpoint. In any command, braces are escaped.
     """
     # Doubled braces are literal ones in a job file.
     words = [word.replace("{", "{{").replace("}", "}}") for word in command]

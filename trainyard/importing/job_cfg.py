@@ -1,6 +1,7 @@
 """Convert a JobCfg class of Isaac Lab's tuner into a sweep.
 
-isaac_task.py, which also runs on nodes, is started to load the class and describe its values.
+isaac_task.py, which also runs on nodes, is started to load the class and
+describe its values.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _NAMES = ("cfg_class", "stopper", "progress_reporter")
 def read(file: Path, options: Options) -> Imported:
     """Return the job of a JobCfg class, whose file is executed in another process.
 
-    Raises RequestError if the file cannot be loaded, or a number in `options` is below 1.
+    Raises RequestError if the file cannot be loaded, or a number in `options`
+    is below 1.
     """
     for name in ("num_workers_per_node", "num_samples", "repeat_run_count"):
         if (number := getattr(options, name)) < 1:
@@ -87,7 +89,8 @@ def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[st
 def _described(file: Path, options: Options) -> dict[str, Any]:
     """Let isaac_task.py describe a class. Raises RequestError if the file cannot be loaded.
 
-    isaac_task.py runs in a process of its own, since classes share mutable defaults.
+    isaac_task.py runs in a process of its own, since classes share mutable
+    defaults.
     """
     refuse_unreadable(file)
     given = _flags(cfg_file=str(file), **{name: getattr(options, name) for name in _NAMES})

@@ -1,7 +1,8 @@
 """Convert a command line of Isaac Lab's launch.py into the RayClusters that it would make.
 
-Flags and defaults are those of launch.py and util.py. The result equals that of kuberay.yaml.jinja,
-in all versions of Isaac Lab from source/standalone/workflows/ray to isaaclab_contrib.rl.ray.
+Flags and defaults are those of launch.py and util.py. The result equals that of
+kuberay.yaml.jinja, in all versions of Isaac Lab from
+source/standalone/workflows/ray to isaaclab_contrib.rl.ray.
 """
 
 from __future__ import annotations

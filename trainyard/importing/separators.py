@@ -1,8 +1,9 @@
 """Cut an Isaac Lab command line into jobs at the signs `+` and `*` outside of values.
 
-Isaac Lab joins all words by blanks, and cuts at every sign (wrap_resources.py, submit_job.py):
-`lr=1e+5` is two jobs there. Here a sign separates jobs if a program follows it. Inside a number or
-brackets, the sign is part of its word. If neither holds, an error shows both readings.
+Isaac Lab joins all words by blanks, and cuts at every sign (wrap_resources.py,
+submit_job.py): `lr=1e+5` is two jobs there. Here a sign separates jobs if a
+program follows it. Inside a number or brackets, the sign is part of its word.
+If neither holds, an error shows both readings.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _CLOSES = ")]}"
 def jobs(words: Sequence[str], sign: str) -> list[Words]:
     """Return the words of each job. Raises RequestError with both readings of an unclear sign.
 
-    A job that is a single word was in quotes. It is split as by a shell; with shell operators it
-    stays one word.
+    A job that is a single word was in quotes. It is split as by a shell; with
+    shell operators it stays one word.
     """
     found: list[Words] = []
     for job in _cut([(word, f" {word}") for word in words], sign):
@@ -116,7 +117,8 @@ def _pieces(
 def _meaning(left: str, right: str, programs: set[str], following: str | None) -> Meaning:
     """Say whether a sign inside a word separates jobs; "both" if it is unclear.
 
-    `left` and `right` are the parts of the word. `following` is the part or word after `right`.
+    `left` and `right` are the parts of the word. `following` is the part or
+    word after `right`.
     """
     begins = right or following
     if begins is None or _begins(begins, programs, following if right else None):

@@ -117,8 +117,8 @@ def _commands(script: str, line: Sequence[_Token]) -> Iterator[Command]:
 def raw_words(text: str) -> list[str]:
     """Return the words of a text as written, each with the blanks before it.
 
-    A backslash at the end of a line is no word. Raises ValueError for a quotation that does not
-    end.
+    A backslash at the end of a line is no word. Raises ValueError for a
+    quotation that does not end.
     """
     found = []
     position = 0
@@ -165,7 +165,8 @@ def _escaped(letter: str) -> str:
 def command(line: str) -> list[str]:
     """Return the bash command that runs a line.
 
-    Brace expansion ({a,b}) is switched off: Isaac Lab uses /bin/sh, which has none.
+    Brace expansion ({a,b}) is switched off: Isaac Lab uses /bin/sh, which has
+    none.
     """
     return ["bash", *(["+B"] if _BRACES.search(_bare(line)) else []), "-c", line]
 
@@ -195,7 +196,8 @@ def _kept(quotation: str) -> str:
 def is_needed_for(words: Sequence[str]) -> bool:
     """Say whether words, joined by blanks, need a shell, as `is_needed` does.
 
-    A word with a blank, or one like #colour, was quoted, so it is neither pattern nor comment.
+    A word with a blank, or one like #colour, was quoted, so it is neither
+    pattern nor comment.
     """
     return any(map(_is_sign, words)) or _begins_in_shell(words)
 

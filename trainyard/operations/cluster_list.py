@@ -21,8 +21,8 @@ from trainyard.spec.cluster import Backend as BackendName
 class ListedCluster:
     """A row of `cluster.list`: a cluster that exists, or a file whose cluster does not exist.
 
-    `place` is the cluster's location in the backend's words, such as a region. If a `problem` has
-    several parts, `details` lists them.
+    `place` is the cluster's location in the backend's words, such as a region.
+    If a `problem` has several parts, `details` lists them.
     """
 
     name: str
@@ -51,9 +51,10 @@ def list_clusters(
 ) -> tuple[list[ListedCluster], list[str]]:
     """Return the clusters of cluster files, recorded clusters, and others that their backends find.
 
-    `region` is a region to search in addition, or "all". With `context`, clusters that other tools
-    made in this Kubernetes context are listed, too. Also returns remarks about what could not be
-    searched. This asks outside systems, and waits seconds for one that does not answer. Raises
+    `region` is a region to search in addition, or "all". With `context`,
+    clusters that other tools made in this Kubernetes context are listed, too.
+    Also returns remarks about what could not be searched. This asks outside
+    systems, and waits seconds for one that does not answer. Raises
     PrerequisiteError and OutsideError for a `context` that cannot be asked.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
@@ -119,8 +120,8 @@ def to_remove(
 ) -> tuple[list[Cluster], list[str]]:
     """Return the clusters that this machine made and whose names begin with `prefix`.
 
-    Also returns a remark for each matching cluster that is kept, with the reason. Raises
-    OutsideError if a cluster cannot be asked.
+    Also returns a remark for each matching cluster that is kept, with the
+    reason. Raises OutsideError if a cluster cannot be asked.
     """
     listed, _ = list_clusters(environ, directory=directory)
     candidates = []

@@ -42,9 +42,10 @@ BILLED = "runs, and costs"
 class RunGuard:
     """How a change of a cluster treats the runs that it would end.
 
-    With `end_runs` the runs are ended, else the change is refused. `command` is the change as
-    typed, without `--end-runs`, for hints. `results` is the directory of runs dispatched from this
-    machine. `note` shows a line to the user.
+    With `end_runs` the runs are ended, else the change is refused. `command` is
+    the change as typed, without `--end-runs`, for hints. `results` is the
+    directory of runs dispatched from this machine. `note` shows a line to the
+    user.
     """
 
     command: str
@@ -86,7 +87,8 @@ def find(
 def refuse_unmade(cluster: Cluster) -> None:
     """Raise RequestError for a `--set` that the cluster was made without.
 
-    Every `--set` passes if this machine has no record of the cluster, or Trainyard did not make it.
+    Every `--set` passes if this machine has no record of the cluster, or
+    Trainyard did not make it.
     """
     made = made_with(cluster.site.state)
     source = cluster.site.source
@@ -115,7 +117,8 @@ def refuse_unmade(cluster: Cluster) -> None:
 def refuse_without_registry(cluster: Cluster) -> None:
     """Raise RequestError if nodes must pull images, but the file names no registry.
 
-    The default registry, on this machine's loopback, cannot be reached from other hosts.
+    The default registry, on this machine's loopback, cannot be reached from
+    other hosts.
     """
     if cluster.backend.traits.nodes_pull and cluster.spec.registry is None:
         # Imported here, because the module loads docker.
@@ -127,7 +130,8 @@ def refuse_without_registry(cluster: Cluster) -> None:
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
     """Let `up` remove hosts that the cluster's file no longer has.
 
-    Raises RequestError for a backend without hosts, and for `force` without `remove`.
+    Raises RequestError for a backend without hosts, and for `force` without
+    `remove`.
     """
     if not cluster.backend.traits.joins_hosts:
         raise RequestError(
@@ -159,10 +163,11 @@ def up(
 ) -> Made:
     """Make the cluster match its file, and connect to it.
 
-    Before nodes end, results of runs are fetched, and with `guard.end_runs` active runs are ended.
-    After an interruption or an error, the same call can be repeated. Raises NotReadyError after
-    `timeout` seconds, and RequestError if active runs would end without `guard.end_runs`.
-    Other errors name the machines that still cost money.
+    Before nodes end, results of runs are fetched, and with `guard.end_runs`
+    active runs are ended. After an interruption or an error, the same call can
+    be repeated. Raises NotReadyError after `timeout` seconds, and RequestError
+    if active runs would end without `guard.end_runs`. Other errors name the
+    machines that still cost money.
     """
     check = _settling(cluster, progress, guard=guard, ends="head" if recreate else "nodes")
     site = cluster.site.wishing(recreate=recreate)
@@ -214,10 +219,12 @@ def down(
 ) -> list[StepResult]:
     """Remove the cluster, and prove that nothing is left.
 
-    The recorded backend removes the cluster, even if the file names another backend now. `purge`
-    also removes shared objects that Trainyard made; if another cluster needs them, nothing at all
-    is removed. Before nodes end, results of runs are fetched. With `guard.end_runs`, active runs
-    are ended; without, RequestError is raised for them. Raises LeftoverError if something stays.
+    The recorded backend removes the cluster, even if the file names another
+    backend now. `purge` also removes shared objects that Trainyard made; if
+    another cluster needs them, nothing at all is removed. Before nodes end,
+    results of runs are fetched. With `guard.end_runs`, active runs are ended;
+    without, RequestError is raised for them. Raises LeftoverError if something
+    stays.
     """
     check = _settling(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):

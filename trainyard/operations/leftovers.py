@@ -1,6 +1,7 @@
 """Remove the Ray actors and placement groups that killed runs left on a cluster.
 
-Only a Ray driver on the cluster can remove them: a run without tasks is started for that.
+Only a Ray driver on the cluster can remove them: a run without tasks is started
+for that.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class Requirement:
 class Made:
     """The files that were written, and those that existed and are unchanged.
 
-    `add` has lines that the user should add to existing files. `remarks` says what else the user
-    must do.
+    `add` has lines that the user should add to existing files. `remarks` says
+    what else the user must do.
     """
 
     written: tuple[str, ...]
@@ -98,8 +98,8 @@ def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
 def requirement_for(directory: Path, built: Path, progress: Progress) -> Requirement:
     """Return the requirement of this Trainyard for CI: an address, or a new wheel.
 
-    The wheel of an installed package is written into `built`. The text is empty if the directory's
-    requirements.txt already names Trainyard.
+    The wheel of an installed package is written into `built`. The text is empty
+    if the directory's requirements.txt already names Trainyard.
     """
     existing = directory / REQUIREMENTS
     if existing.is_file() and _ANY_REQUIREMENT.search(existing.read_text(errors="replace")):

@@ -41,9 +41,10 @@ def ready(
 ) -> tuple[Prepared, Cluster]:
     """Load both files, and check the job against the cluster.
 
-    An override that begins with `cluster.` is for the cluster file, any other for the job file.
-    With `sweep`, the job must be a sweep; without, it must not. `job_file` replaces the job.yaml of
-    the job's directory. Raises RequestError.
+    An override that begins with `cluster.` is for the cluster file, any other
+    for the job file. With `sweep`, the job must be a sweep; without, it must
+    not. `job_file` replaces the job.yaml of the job's directory. Raises
+    RequestError.
     """
     if len(files) > 1:
         raise RequestError(
@@ -82,9 +83,9 @@ def checked(
 ) -> Prepared:
     """Check a job against its cluster. Raises RequestError.
 
-    `overrides` are the job's values of `--set`. The result's `overrides`, which the run's record
-    keeps, also include the cluster's. `other` is the command to suggest if `sweep` does not match
-    the job.
+    `overrides` are the job's values of `--set`. The result's `overrides`, which
+    the run's record keeps, also include the cluster's. `other` is the command
+    to suggest if `sweep` does not match the job.
     """
     if cluster.site.overrides:
         clusters.refuse_unmade(cluster)
@@ -117,8 +118,8 @@ def dispatch(
 ) -> tuple[RunStatus, Endpoint]:
     """Connect to the cluster, send the job and begin its run.
 
-    With `asked.wait`, the run is also followed to its end. `note` shows lines about the job and its
-    files before the cluster is contacted.
+    With `asked.wait`, the run is also followed to its end. `note` shows lines
+    about the job and its files before the cluster is contacted.
     """
     note("\n".join(described(prepared)))
     endpoint = clusters.connect(cluster)

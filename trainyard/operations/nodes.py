@@ -22,7 +22,8 @@ def logs(
 ) -> Iterator[LogLine]:
     """Return lines of the nodes' log files, without colours; with `follow`, new lines as well.
 
-    Without `everything`, Ray's dumps of its own state are left out: thousands of lines a minute.
+    Without `everything`, Ray's dumps of its own state are left out: thousands
+    of lines a minute.
     """
     refuse_other_file(cluster)
 

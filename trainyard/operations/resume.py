@@ -39,9 +39,9 @@ def ready(
 ) -> tuple[Prepared, Cluster]:
     """Prepare a run of the tasks that did not succeed in `run`.
 
-    The job's directory is read as it is now. The run's recorded flags apply, then `overrides`. With
-    `file`, the new run uses that cluster, and recorded flags for the former cluster are left out.
-    Raises RequestError.
+    The job's directory is read as it is now. The run's recorded flags apply,
+    then `overrides`. With `file`, the new run uses that cluster, and recorded
+    flags for the former cluster are left out. Raises RequestError.
     """
     _refuse_unfit(run, here)
     record = run.record()
@@ -73,10 +73,11 @@ def resumed(
 ) -> Prepared:
     """Return the job as a continuation of a former run.
 
-    Tasks that succeeded there are skipped. The others begin with the former run's checkpoints and
-    outputs, which are fetched first. If the former run was on `cluster`, too, checkpoints on that
-    cluster's storage are used. Raises RequestError for an active run, a sweep, and a run whose
-    tasks all succeeded.
+    Tasks that succeeded there are skipped. The others begin with the former
+    run's checkpoints and outputs, which are fetched first. If the former run
+    was on `cluster`, too, checkpoints on that cluster's storage are used.
+    Raises RequestError for an active run, a sweep, and a run whose tasks all
+    succeeded.
     """
     _refuse_unfit(run, here)
     state = states.load(run)

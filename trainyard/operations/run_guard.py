@@ -48,14 +48,17 @@ def settle(
 ) -> None:
     """Refuse to end active runs, or if `end_runs` is set, end them; then fetch results.
 
-    Results are fetched for all runs, active or ended, that Ray lists and this machine dispatched.
-    Call this before nodes end. `command` is the change as typed, for hints. Without `end_runs`,
-    raises RequestError if runs are active, or if the cluster rejects this user. Nothing is done for
-    a cluster that does not run. A cluster that does not answer is only noted: its runs are unknown.
+    Results are fetched for all runs, active or ended, that Ray lists and this
+    machine dispatched. Call this before nodes end. `command` is the change as
+    typed, for hints. Without `end_runs`, raises RequestError if runs are
+    active, or if the cluster rejects this user. Nothing is done for a cluster
+    that does not run. A cluster that does not answer is only noted: its runs
+    are unknown.
 
-    Without `end_runs`, results that cannot be fetched are an error. With `end_runs`, such results
-    and damaged records are noted and given up. If the head ends, runs of other machines are noted,
-    and checkpoints that were not fetched are noted as kept on storage, or recorded as lost.
+    Without `end_runs`, results that cannot be fetched are an error. With
+    `end_runs`, such results and damaged records are noted and given up. If the
+    head ends, runs of other machines are noted, and checkpoints that were not
+    fetched are noted as kept on storage, or recorded as lost.
     """
     insisting = f"trainyard {command} --end-runs"
     try:
@@ -138,8 +141,8 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
 def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
     """Return the active jobs, without drivers that tasks of an active run started.
 
-    A run whose end `results` has is not active, although Ray lists its job and its tasks' drivers
-    as running for a moment longer.
+    A run whose end `results` has is not active, although Ray lists its job and
+    its tasks' drivers as running for a moment longer.
     """
     active = []
     for job in jobs:
@@ -152,8 +155,9 @@ def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
 def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
     """Note that it is unknown whether runs are active.
 
-    `insisting` is the command that ends runs in any case; "" if the user typed that command
-    already. Unless it is "", raises RequestError if the cluster rejects this user.
+    `insisting` is the command that ends runs in any case; "" if the user typed
+    that command already. Unless it is "", raises RequestError if the cluster
+    rejects this user.
     """
     what = f"whether runs are active is unknown: {error.what}"
     if insisting and isinstance(error, (LockedOutError, RefusedError)):
@@ -213,8 +217,9 @@ def _run_or_note(
 class _Bringing:
     """Fetches the results of runs; waits for a run that another command is fetching.
 
-    Results that cannot be fetched raise OutsideError. Its hint is `insisting`, the command that
-    gives such results up. If `insisting` is "", they are given up with a note.
+    Results that cannot be fetched raise OutsideError. Its hint is `insisting`,
+    the command that gives such results up. If `insisting` is "", they are given
+    up with a note.
     """
 
     def __init__(self, ray: RayApi, *, note: Callable[[str], None], insisting: str) -> None:

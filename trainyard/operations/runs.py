@@ -47,10 +47,10 @@ def statuses(
 ) -> list[RunStatus]:
     """Return the status of each run that this machine dispatched, the newest first.
 
-    The clusters of active runs are asked; a cluster that does not answer is asked only once. `file`
-    (`-f`) chooses the runs of one cluster; `job`, `state` and `since` are as typed for
-    `train.list`. A damaged record matches every `job` and `since`. Raises RequestError for a wrong
-    `state` or `since`.
+    The clusters of active runs are asked; a cluster that does not answer is
+    asked only once. `file` (`-f`) chooses the runs of one cluster; `job`,
+    `state` and `since` are as typed for `train.list`. A damaged record matches
+    every `job` and `since`. Raises RequestError for a wrong `state` or `since`.
     """
     _check_state(state)
     after = _start_of(since)
@@ -99,8 +99,8 @@ def _run_status(
 ) -> RunStatus:
     """Return the status of a run; ask its cluster if the run may be active.
 
-    `away` has clusters that did not answer and are not asked again: their names, with reasons. The
-    run's cluster is added if it does not answer.
+    `away` has clusters that did not answer and are not asked again: their
+    names, with reasons. The run's cluster is added if it does not answer.
     """
     try:
         state = states.load(run)
@@ -133,8 +133,8 @@ def logs(
 ) -> RunStatus:
     """Show a run's logs, or with `follow` keep showing them until the run ends.
 
-    Raises RequestError if the run has no task `task`. The caller's `screen` leaves out all other
-    tasks.
+    Raises RequestError if the run has no task `task`. The caller's `screen`
+    leaves out all other tasks.
     """
     tasks = run.record()["tasks"]
     if task is not None and task not in tasks:
@@ -186,9 +186,9 @@ def stop_elsewhere(
 ) -> RunElsewhere | None:
     """Stop a run that another machine dispatched to the cluster of `file`; return the run.
 
-    Nothing is stopped with `dry`. Returns None without a name or a file, for a run recorded on this
-    machine, and if the cluster does not run or does not have the run. The caller then treats the
-    run as one of this machine.
+    Nothing is stopped with `dry`. Returns None without a name or a file, for a
+    run recorded on this machine, and if the cluster does not run or does not
+    have the run. The caller then treats the run as one of this machine.
     """
     if not name or file is None:
         return None
@@ -236,7 +236,8 @@ def fetch_to_resume(
 ) -> None:
     """Fetch outputs and checkpoints of these tasks.
 
-    A failure is only noted: the tasks then resume from the files on this machine.
+    A failure is only noted: the tasks then resume from the files on this
+    machine.
     """
     try:
         now = runs.fetch(run, _connector(here), screen=screen, checkpoints=True, of=tasks)
@@ -287,8 +288,8 @@ def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
 def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
     """Return the name of the only active run; None if no run is active.
 
-    Runs whose cluster does not answer count only if no other run is active. Raises RequestError if
-    several runs count.
+    Runs whose cluster does not answer count only if no other run is active.
+    Raises RequestError if several runs count.
     """
     open_runs = [status for status in statuses if not status.state.ended and not status.broken]
     certain = [status for status in open_runs if not status.unsure]

@@ -18,7 +18,8 @@ _SIZE_FORM = "must be GROUP=N, such as gpu=3"
 def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
     """Return the cluster with new sizes of its groups, given as GROUP=N.
 
-    For a group that autoscales, N is its minimum. Raises RequestError with every wrong size.
+    For a group that autoscales, N is its minimum. Raises RequestError with
+    every wrong size.
     """
     spec = cluster.spec
     if not cluster.backend.traits.makes_nodes:
@@ -53,7 +54,8 @@ def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
     """Yield an override for each size that differs from the cluster file.
 
-    An unknown group gets an override as well; the error comes when the file is loaded with it.
+    An unknown group gets an override as well; the error comes when the file is
+    loaded with it.
     """
     groups = {group.name: group for group in spec.workers}
     for size in sizes:

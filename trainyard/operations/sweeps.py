@@ -41,7 +41,8 @@ def ready_again(
 ) -> tuple[Prepared, Cluster]:
     """Prepare a run that continues an ended sweep. Raises RequestError.
 
-    The recorded job file is used, with `overrides`; the job's other files are sent as they are now.
+    The recorded job file is used, with `overrides`; the job's other files are
+    sent as they are now.
     """
     before = about(run)
     runs.refuse_active(run, here, stop="tune.stop")

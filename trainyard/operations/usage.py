@@ -40,8 +40,9 @@ class RunNow:
 class Usage:
     """The resources of each node, by its name, and the active runs.
 
-    The two Amounts of a node are (used, free). `runs` is None if the cluster does not answer.
-    `last_end` is when the last job ended, in Unix seconds; 0 if no job has ended.
+    The two Amounts of a node are (used, free). `runs` is None if the cluster
+    does not answer. `last_end` is when the last job ended, in Unix seconds; 0
+    if no job has ended.
     """
 
     nodes: Mapping[str, tuple[Amounts, Amounts]] = field(default_factory=dict)
@@ -52,8 +53,8 @@ class Usage:
 def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
     """Return a cluster's usage, empty if the cluster is down or does not answer.
 
-    `has_ended` says whether a run is recorded as ended, because Ray lists its job as running for a
-    moment longer.
+    `has_ended` says whether a run is recorded as ended, because Ray lists its
+    job as running for a moment longer.
     """
     if now.address is None or not any(node.state == "up" for node in now.nodes):
         return Usage()
@@ -77,8 +78,8 @@ def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: Fa
 def ends_at(now: ClusterStatus, usage: Usage) -> float | None:
     """Return when the leash will end the cluster, in Unix seconds; None if it will not.
 
-    The leash ends a cluster at a deadline, or after an idle time. The cluster is idle only while it
-    has no active runs.
+    The leash ends a cluster at a deadline, or after an idle time. The cluster
+    is idle only while it has no active runs.
     """
     current = now.leash
     if current is None or current.problem:

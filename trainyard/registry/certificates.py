@@ -1,7 +1,8 @@
 """The self-signed certificate of a registry that Trainyard runs; it is its own CA.
 
-It cannot sign other certificates. Certificate and key are kept on this machine and in the
-registry's container, so that a new container gets the same ones, which hosts already trust.
+It cannot sign other certificates. Certificate and key are kept on this machine
+and in the registry's container, so that a new container gets the same ones,
+which hosts already trust.
 """
 
 from __future__ import annotations

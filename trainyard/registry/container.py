@@ -1,7 +1,7 @@
 """A registry's container. A change of settings replaces it, but not the volume of images.
 
-Trainyard sets the paths of configuration and data, since their defaults differ between images
-(registry:2, registry:3, Debian's).
+Trainyard sets the paths of configuration and data, since their defaults differ
+between images (registry:2, registry:3, Debian's).
 """
 
 from __future__ import annotations
@@ -135,8 +135,9 @@ def files(target: Target) -> dict[str, bytes]:
 def config(*, tls: bool, login: bool) -> bytes:
     """Return the registry's configuration (distribution.github.io, "Configuring a registry").
 
-    The configuration is JSON, which is valid YAML. Unfinished uploads are removed after a day
-    instead of a week, because they may have filled the disk.
+    The configuration is JSON, which is valid YAML. Unfinished uploads are
+    removed after a day instead of a week, because they may have filled the
+    disk.
     """
     document: dict[str, Any] = {
         "version": "0.1",

@@ -120,7 +120,8 @@ def images_here(target: Target) -> tuple[str, ...]:
 def _can_run(target: Target) -> Answer:
     """Check the port and the password; warn about disk and access.
 
-    Raises PrerequisiteError if the port is taken, or the variable of the password is not set.
+    Raises PrerequisiteError if the port is taken, or the variable of the
+    password is not set.
     """
     named_login(target.registry, target.environ)
     address = target.bind_address

@@ -52,10 +52,11 @@ class Content:
 class RegistryStatus:
     """The state of a registry.
 
-    `container` is None for a registry that Trainyard did not make. `volume` has the images, even
-    while no container runs. `trusted` says whether Docker here accepts the registry; it is None if
-    that is unknown. `content` is None if the registry does not answer or does not list its images,
-    and `detail` says why. `others` are addresses of other registries that Trainyard runs on this
+    `container` is None for a registry that Trainyard did not make. `volume` has
+    the images, even while no container runs. `trusted` says whether Docker here
+    accepts the registry; it is None if that is unknown. `content` is None if
+    the registry does not answer or does not list its images, and `detail` says
+    why. `others` are addresses of other registries that Trainyard runs on this
     engine.
     """
 

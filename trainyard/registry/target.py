@@ -72,8 +72,8 @@ class Target:
     def bind_address(self) -> str:
         """Return the IP address on which Docker publishes the port; IPv4 is preferred.
 
-        Raises RequestError if the registry's host has no IP address, or if Docker runs here and no
-        address of the host is this machine's.
+        Raises RequestError if the registry's host has no IP address, or if
+        Docker runs here and no address of the host is this machine's.
         """
         host = self.host_port.host
         candidates = list(addresses.resolve(host))

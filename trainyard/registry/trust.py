@@ -149,7 +149,8 @@ def _tls_steps(target: Target) -> list[Step]:
 def _daemon(target: Target) -> Daemon:
     """Return the dockerd on this machine whose settings are to change.
 
-    Raises PrerequisiteError with instructions if the engine is not such a dockerd.
+    Raises PrerequisiteError with instructions if the engine is not such a
+    dockerd.
     """
     daemon = docker_daemon.find(target.engine)
     if daemon:
@@ -199,8 +200,8 @@ def _pull(target: Target) -> str:
 def add(path: Path, address: str, *, now: datetime) -> None:
     """Add the registry to daemon.json; other keys, their order and the file's mode stay.
 
-    The old file is kept, with date and time in its name. A symbolic link stays, and its target is
-    changed.
+    The old file is kept, with date and time in its name. A symbolic link stays,
+    and its target is changed.
     """
     settings = _read(path)
     settings[KEY] = [*settings.get(KEY, ()), address]

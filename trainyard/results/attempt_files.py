@@ -32,9 +32,10 @@ class Named:
 class AttemptFiles:
     """An attempt's outputs that the cluster's head received, and the attempt's other files.
 
-    `files` and `bytes` count the received outputs. `not_brought` are outputs that stayed behind,
-    each with the reason. `absent` are declared outputs that did not exist at the end. `undeclared`
-    are files that the attempt wrote or changed outside its outputs.
+    `files` and `bytes` count the received outputs. `not_brought` are outputs
+    that stayed behind, each with the reason. `absent` are declared outputs that
+    did not exist at the end. `undeclared` are files that the attempt wrote or
+    changed outside its outputs.
     """
 
     files: int = 0

@@ -39,7 +39,8 @@ class Compared:
 class Comparison:
     """All runs, the scalars that are compared, and the settings that differ between runs.
 
-    `differences` has each such setting's values, by its name, in the order of `runs`.
+    `differences` has each such setting's values, by its name, in the order of
+    `runs`.
     """
 
     runs: tuple[Compared, ...]

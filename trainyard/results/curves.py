@@ -43,7 +43,8 @@ _PREFERRED = [
 class JobFile:
     """A resolved job file, and the parameters by which its tasks differ.
 
-    `keys` are the matrix's keys. `parameters` has each task's values of them, by task.
+    `keys` are the matrix's keys. `parameters` has each task's values of them,
+    by task.
     """
 
     content: Mapping[str, Any]
@@ -88,7 +89,8 @@ class Series:
 class Curves:
     """The curves of a page, and how many are left out.
 
-    `tags` are the scalars, sorted by name. `telling` has the same ones, the most interesting first.
+    `tags` are the scalars, sorted by name. `telling` has the same ones, the
+    most interesting first.
     """
 
     series: Sequence[Series]
@@ -118,10 +120,11 @@ class Curves:
     def drawing(self, keys: Sequence[str], *, averaged: Sequence[str] = ()) -> dict[str, Any]:
         """Return the data that the page's script draws.
 
-        Each series has its values of `keys`. It maps each tag's number to three indices into
-        `lists`: those of the steps, the values, and the seconds since `began`. Equal lists are
-        stored once: a task's curves mostly share their steps. `averaged` are the keys over which
-        the page averages at first.
+        Each series has its values of `keys`. It maps each tag's number to three
+        indices into `lists`: those of the steps, the values, and the seconds
+        since `began`. Equal lists are stored once: a task's curves mostly share
+        their steps. `averaged` are the keys over which the page averages at
+        first.
         """
         drawn: list[Curve] = []
         for one in self.series:
@@ -162,8 +165,9 @@ class Curves:
 def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
     """Read a run's job file; a missing or malformed file counts as empty.
 
-    If the matrix is missing or does not match the tasks, the only key is `task`, with the task's
-    name. Every task also has the parameter `run`, which is not among the keys.
+    If the matrix is missing or does not match the tasks, the only key is
+    `task`, with the task's name. Every task also has the parameter `run`, which
+    is not among the keys.
     """
     try:
         content = compose(run.job_file.read_text(encoding="utf-8"), origin="job.yaml").value
@@ -195,9 +199,9 @@ def read(
 ) -> tuple[list[Series], int]:
     """Read the curves of a run's tasks in order; also return how many tasks are left out.
 
-    If there are too many, evenly spread ones are read: the first tasks would all have the same value
-    of the matrix's first key. `metrics` are curves of the job's metric from the run's events, by
-    task.
+    If there are too many, evenly spread ones are read: the first tasks would
+    all have the same value of the matrix's first key. `metrics` are curves of
+    the job's metric from the run's events, by task.
     """
     known = [task for task in job.parameters if task in metrics or run.outputs(task).is_dir()]
     count = min(len(known), most)

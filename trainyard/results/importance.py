@@ -14,8 +14,9 @@ _FEWEST = 10
 def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
     """Return (parameter, share) pairs, the largest first, and a remark on their source.
 
-    Without pairs, the remark says why there are none. The evaluator is PED-ANOVA, Optuna's default:
-    it needs no scikit-learn, and supports conditional parameters.
+    Without pairs, the remark says why there are none. The evaluator is
+    PED-ANOVA, Optuna's default: it needs no scikit-learn, and supports
+    conditional parameters.
     """
     if not journal.is_file():
         remark = f"This needs {journal.name}, which was not fetched from the cluster."

@@ -31,12 +31,14 @@ class Output:
 class Journal:
     """The recorded part of a run's stream.
 
-    Events go to events.jsonl, output to logs/, a sweep's study to study.journal. Each line is
-    written at once and in the stream's order. After a crash, the last event therefore says which
-    `segment` (file of the stream) must be read again from its beginning.
+    Events go to events.jsonl, output to logs/, a sweep's study to
+    study.journal. Each line is written at once and in the stream's order. After
+    a crash, the last event therefore says which `segment` (file of the stream)
+    must be read again from its beginning.
 
-    Only one process records a run. In all other processes `recording` is False: they read the same
-    events and write nothing. With `may_record` False, this process never records.
+    Only one process records a run. In all other processes `recording` is False:
+    they read the same events and write nothing. With `may_record` False, this
+    process never records.
     """
 
     def __init__(self, run: RunDirectory, *, may_record: bool = True) -> None:
@@ -65,8 +67,9 @@ class Journal:
     def apply(self, line: bytes) -> Output | Event | None:
         """Record one line of the stream; return its event or output if it is new, else None.
 
-        Lines of a sweep's study are recorded, but return None. Raises OutsideError if a line before
-        this one is missing, or if this one is no event.
+        Lines of a sweep's study are recorded, but return None. Raises
+        OutsideError if a line before this one is missing, or if this one is no
+        event.
         """
         hint = "Does the cluster's address lead to the cluster that the run is on?"
         event = _parse(line, where=f"the stream of run {self._run.name}", hint=hint)
@@ -121,9 +124,9 @@ class Journal:
     def _append(self, path: Path, *, at: int, text: bytes) -> bytes:
         """Append the part of a text that a file lacks, and return that part.
 
-        The text begins at the file's offset `at`. The file is closed each time: a run may have
-        10,000 tasks at once, and a killed process must not lose what it wrote. Raises OutsideError
-        if the file lacks bytes before `at`.
+        The text begins at the file's offset `at`. The file is closed each time:
+        a run may have 10,000 tasks at once, and a killed process must not lose
+        what it wrote. Raises OutsideError if the file lacks bytes before `at`.
         """
         if path not in self._sizes:
             if path.is_file():

@@ -40,8 +40,8 @@ _TASK_STATES: tuple[TaskState, ...] = (
 def write_report(run_dir: Path, *, watched: bool = False) -> Path:
     """Write a run's report; return its path.
 
-    A `watched` page reloads itself every few seconds. Raises RequestError if the directory is not a
-    run's.
+    A `watched` page reloads itself every few seconds. Raises RequestError if
+    the directory is not a run's.
     """
     run = RunDirectory(run_dir)
     state = states.fresh(run)
@@ -147,8 +147,8 @@ def _drawing(
 ) -> dict[str, Any]:
     """Return the data that the page draws.
 
-    If the run resumes another, its curves begin with the former run's values, and `resumed` says
-    when this run began.
+    If the run resumes another, its curves begin with the former run's values,
+    and `resumed` says when this run began.
     """
     drawing = gathered.drawing(job.keys, averaged=averaged)
     resumed = None

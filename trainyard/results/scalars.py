@@ -56,8 +56,8 @@ class Curve:
     def add(self, step: float, value: float, time: float = 0.0) -> None:
         """Add a point.
 
-        A step that is not above the last one begins a later attempt: the earlier attempt's points
-        from this step on are removed.
+        A step that is not above the last one begins a later attempt: the
+        earlier attempt's points from this step on are removed.
         """
         if step <= self._last[0]:
             keep = bisect_left(self.steps, step)
@@ -98,12 +98,13 @@ def read_directory(
 ) -> dict[str, dict[str, Curve]]:
     """Return the curves below a directory, by subdirectory ("" for its top) and tag.
 
-    Event files of one subdirectory are one resumed training, the oldest file first. With
-    `by_attempt`, so are files in the same subdirectory of attempt-1/, attempt-2/ and so on.
+    Event files of one subdirectory are one resumed training, the oldest file
+    first. With `by_attempt`, so are files in the same subdirectory of
+    attempt-1/, attempt-2/ and so on.
 
-    A table (see `read_table`; `step` names its steps) is read only if its subdirectory has no event
-    files: a logger that writes both gives them the same values. At most `tags` tags of each
-    subdirectory are read.
+    A table (see `read_table`; `step` names its steps) is read only if its
+    subdirectory has no event files: a logger that writes both gives them the
+    same values. At most `tags` tags of each subdirectory are read.
     """
     paths = [directory / name for name in tree.files(str(directory))]
     events = sorted((path for path in paths if ".tfevents." in path.name), key=_begun)
@@ -138,9 +139,9 @@ def read_file(path: Path) -> Iterator[Scalar]:
 def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
     """Yield each row's finite numbers with its step, from a CSV with a header or from JSON lines.
 
-    Steps are in the column or key `step`, or in one that common loggers use. A file without steps,
-    or above 64 MiB, is other data and yields nothing. A row without a `timestamp` gets the file's
-    modification time.
+    Steps are in the column or key `step`, or in one that common loggers use. A
+    file without steps, or above 64 MiB, is other data and yields nothing. A row
+    without a `timestamp` gets the file's modification time.
     """
     status = path.stat()
     if status.st_size > _LARGEST_TABLE:

@@ -160,8 +160,8 @@ class RunState:
     ) -> None:
         """Begin with the state before the first event.
 
-        `tune` is the job file's section. `resumes` is run.json's entry about the run that this one
-        resumes.
+        `tune` is the job file's section. `resumes` is run.json's entry about
+        the run that this one resumes.
         """
         self.run = run
         self.cluster = cluster
@@ -202,8 +202,8 @@ class RunState:
     def waiting(self) -> Waiting | None:
         """Return the event that says what tasks wait for, if any.
 
-        When no task waits, or one has just started, the event is about Ray tasks and actors of
-        running tasks.
+        When no task waits, or one has just started, the event is about Ray
+        tasks and actors of running tasks.
         """
         if self.ended:
             return None
@@ -321,7 +321,8 @@ class RunState:
     def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
         """Return what `--json` prints.
 
-        `unsure` says why newer events may be missing, such as a cluster that does not answer.
+        `unsure` says why newer events may be missing, such as a cluster that
+        does not answer.
         """
         # If newer events may be missing, the duration is known only up to the newest event.
         if unsure is not None and self.last_contact is not None:

@@ -165,8 +165,9 @@ def find(
 ) -> RunDirectory:
     """Find a run by its name, an unambiguous beginning, or its job (then the newest).
 
-    Without a name, return the newest run, of the cluster if given. `elsewhere` is the hint for an
-    unknown run. Raises RequestError if no run matches, or if several do.
+    Without a name, return the newest run, of the cluster if given. `elsewhere`
+    is the hint for an unknown run. Raises RequestError if no run matches, or if
+    several do.
     """
     known = runs(home, cluster=cluster)
     if name is None and known:

@@ -1,6 +1,7 @@
 """The report's tables for its template: tasks, failures, timeline, nodes, logs, media.
 
-Each table is bounded: `shown` has its first rows, and `left_out` counts the others.
+Each table is bounded: `shown` has its first rows, and `left_out` counts the
+others.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ Row = dict[str, Any]
 def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str, float]) -> Row:
     """Return rows of the first tasks, and of later ones that failed, were stopped or retried.
 
-    A row has the last value of the task's curve, its values of the matrix, and its attempts if
-    there were several.
+    A row has the last value of the task's curve, its values of the matrix, and
+    its attempts if there were several.
     """
     known = list(state.tasks.values())
     troubled = []
@@ -164,7 +165,8 @@ def _ticks(span: float) -> list[float]:
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
     """Return images and videos: each task's last ones by name, at most an equal share each.
 
-    `link` leads to the file. `source` is a small image's content, else the link.
+    `link` leads to the file. `source` is a small image's content, else the
+    link.
     """
     kinds = (*_IMAGES, *_VIDEOS)
     names_of: dict[str, list[str]] = {}

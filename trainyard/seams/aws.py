@@ -98,8 +98,8 @@ class AwsError(OutsideError):
 class Aws:
     """One AWS account and region, for any thread; nothing is sent before the first call.
 
-    Every call raises PrerequisiteError without boto3, credentials or rights, AwsError for any other
-    rejection.
+    Every call raises PrerequisiteError without boto3, credentials or rights,
+    AwsError for any other rejection.
     """
 
     def __init__(

@@ -21,8 +21,8 @@ _ON_DEMAND = {
 def hourly(aws: Aws, region: str, types: Sequence[str]) -> float | None:
     """Return the on-demand price in USD of one hour of all these instances.
 
-    `types` has an entry for each instance. None if there is no instance, or if one price is
-    unknown.
+    `types` has an entry for each instance. None if there is no instance, or if
+    one price is unknown.
     """
     if not types:
         return None

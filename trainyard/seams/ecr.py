@@ -24,7 +24,8 @@ def region(address: str) -> str:
 def login(address: str, environ: Mapping[str, str]) -> Login:
     """Ask AWS for a new login. Each push and pull gets its own, which cannot have expired.
 
-    Raises PrerequisiteError without boto3, AWS credentials or rights, OutsideError if AWS refuses.
+    Raises PrerequisiteError without boto3, AWS credentials or rights,
+    OutsideError if AWS refuses.
     """
     answer = _aws(address, environ).call("ecr", "get_authorization_token")
     token = answer["authorizationData"][0]["authorizationToken"]

@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that forward connections while this process lives.
 
-Each connection has its own thread. A connection that cannot be served is closed at once, so that
-its client does not wait; `last_error` gives the reason.
+Each connection has its own thread. A connection that cannot be served is closed
+at once, so that its client does not wait; `last_error` gives the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def loopback() -> socket.socket:
 class Forward:
     """A listener at `address`, a port or a path.
 
-    `serve` handles one connection. It returns why the connection failed, "" for success, or raises.
+    `serve` handles one connection. It returns why the connection failed, "" for
+    success, or raises.
     """
 
     def __init__(self, listener: socket.socket, serve: Callable[[socket.socket], str]) -> None:

@@ -1,7 +1,7 @@
 """Helm: read a chart's CRDs and a release's state, install and remove releases.
 
-`--wait` is never used: Kubernetes itself is asked for readiness. Values go through stdin, never
-through argv.
+`--wait` is never used: Kubernetes itself is asked for readiness. Values go
+through stdin, never through argv.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ class Helm:
     ) -> str:
         """Run Helm and return its output without warnings.
 
-        Returns "" if Helm fails and its output has `unless`. Raises PrerequisiteError without Helm
-        or if Kubernetes forbids the request, OutsideError for any other failure.
+        Returns "" if Helm fails and its output has `unless`. Raises
+        PrerequisiteError without Helm or if Kubernetes forbids the request,
+        OutsideError for any other failure.
         """
         helm = programs.find("helm", self.environ, hint=INSTALL)
         lines: list[str] = []

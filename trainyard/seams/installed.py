@@ -33,9 +33,9 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 class Origin:
     """The source of an installation.
 
-    `address` follows `@` in a pip requirement; "" if other machines cannot reach the source.
-    `checkout` is the directory of an editable installation. If both are empty, only the installed
-    files can be copied.
+    `address` follows `@` in a pip requirement; "" if other machines cannot
+    reach the source. `checkout` is the directory of an editable installation.
+    If both are empty, only the installed files can be copied.
     """
 
     address: str = ""
@@ -92,7 +92,8 @@ def origin(direct_url: str | None) -> Origin:
 def write_wheel(distribution: Distribution, directory: Path) -> Path:
     """Write a wheel of the files in the installation's RECORD; return its path.
 
-    Raises OSError without a RECORD, for a missing file or an unwritable directory.
+    Raises OSError without a RECORD, for a missing file or an unwritable
+    directory.
     """
     if not distribution.files:
         raise FileNotFoundError("no RECORD says which files are installed")

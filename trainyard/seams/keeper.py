@@ -1,13 +1,14 @@
 """The keeper of a local Ray node: it is the ancestor of the node's processes, and ends them.
 
-`ray start` leaves daemons behind that no process owns. The keeper adopts them (as their
-"subreaper", prctl(2)), so that one recorded process represents the node. It ends all of them at
-SIGTERM, or when the node's raylet or GCS ends. If the keeper itself is killed, its processes are
-still found by their session.
+`ray start` leaves daemons behind that no process owns. The keeper adopts them
+(as their "subreaper", prctl(2)), so that one recorded process represents the
+node. It ends all of them at SIGTERM, or when the node's raylet or GCS ends. If
+the keeper itself is killed, its processes are still found by their session.
 
-Usage: keeper.py RECORD LOG COMMAND... COMMAND is `ray start`. The keeper waits until the file
-RECORD names its pid, so that no node runs without a record. LOG is the file with the output of the
-keeper and of COMMAND. The working directory is the node's temporary directory.
+Usage: keeper.py RECORD LOG COMMAND... COMMAND is `ray start`. The keeper waits
+until the file RECORD names its pid, so that no node runs without a record. LOG
+is the file with the output of the keeper and of COMMAND. The working directory
+is the node's temporary directory.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 It ends the cluster's processes, removes the cluster's files, and ends itself.
 
-Usage: local_leash.py SETTINGS, the JSON that trainyard_runner.leash reads. Its key `local` has the
-`marker` in the environment of the cluster's processes, and the `files` and directories to remove.
+Usage: local_leash.py SETTINGS, the JSON that trainyard_runner.leash reads. Its
+key `local` has the `marker` in the environment of the cluster's processes, and
+the `files` and directories to remove.
 """
 
 from __future__ import annotations

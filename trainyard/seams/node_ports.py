@@ -1,7 +1,8 @@
 """Ports of this machine that forward to ports of a node, through a program such as `ssh`.
 
-The program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts it, and becomes its
-stdin and stdout, as with inetd. So a port works wherever a shell works, with the same login.
+The program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts
+it, and becomes its stdin and stdout, as with inetd. So a port works wherever a
+shell works, with the same login.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def forwarded(
 ) -> Iterator[int]:
     """Yield a port of 127.0.0.1; each connection to it runs the program `words`.
 
-    `port` 0 means a free port. `failed` gets the last line of stderr of each failed program.
-    Programs that still run when the context exits are terminated. Raises RequestError if the port
-    is in use or forbidden.
+    `port` 0 means a free port. `failed` gets the last line of stderr of each
+    failed program. Programs that still run when the context exits are
+    terminated. Raises RequestError if the port is in use or forbidden.
     """
     running: list[subprocess.Popen[bytes]] = []
 

@@ -1,10 +1,10 @@
 """Processes of this machine: start them, find them again, end them with their descendants.
 
-A process is identified by pid and start time, because the system reuses pids. The processes of a
-leader are found in three ways, because each alone misses some:
-* By the leader's session. Ray's own processes stay in it, but tasks open new sessions.
-* By a marker in the environment, which /proc no longer shows if a process renames itself.
-* As descendants of the processes found so far.
+A process is identified by pid and start time, because the system reuses pids.
+The processes of a leader are found in three ways, because each alone misses
+some: * By the leader's session. Ray's own processes stay in it, but tasks open
+new sessions. * By a marker in the environment, which /proc no longer shows if a
+process renames itself. * As descendants of the processes found so far.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def start(
 def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> frozenset[ProcessId]:
     """Return the running processes in the leaders' sessions, and their descendants.
 
-    `marker` adds all processes whose MARKER variable begins with it, and their descendants. This
-    process is left out.
+    `marker` adds all processes whose MARKER variable begins with it, and their
+    descendants. This process is left out.
     """
     sessions = {leader.pid for leader in leaders if _session_is_ours(leader)}
     parents: dict[int, int] = {}
@@ -115,7 +115,8 @@ def end(
 ) -> frozenset[ProcessId]:
     """End the processes that `find` returns: SIGTERM, and after `grace` seconds SIGKILL.
 
-    Returns the processes that still run `deadline` seconds after the first SIGKILL.
+    Returns the processes that still run `deadline` seconds after the first
+    SIGKILL.
     """
     _signal(find(), signal.SIGTERM)
     if _gone(find, grace):
@@ -189,7 +190,8 @@ def _signal(processes: frozenset[ProcessId], number: signal.Signals) -> None:
 def _gone(find: Callable[[], frozenset[ProcessId]], seconds: float) -> bool:
     """Wait until `find` returns no process; False if some are left after `seconds`.
 
-    `find` reads all of /proc, so it is called again only once the found processes have ended.
+    `find` reads all of /proc, so it is called again only once the found
+    processes have ended.
     """
     give_up = time.monotonic() + seconds
     while left := find():

@@ -73,11 +73,12 @@ def run(
 ) -> Ended:
     """Run a program to its end; end its process group on Ctrl-C or after `seconds`.
 
-    `stdin` is the input, or a function that writes an input too large for memory; its error is
-    raised here once the program has ended. `on_line` gets each line of output; if it raises, the
-    group ends, too. A program that ran longer than `seconds` has the exit code -2 (SIGINT), unless
-    it handles SIGINT, or -9 if SIGKILL was needed. A program that is not installed has the exit
-    code NOT_FOUND.
+    `stdin` is the input, or a function that writes an input too large for
+    memory; its error is raised here once the program has ended. `on_line` gets
+    each line of output; if it raises, the group ends, too. A program that ran
+    longer than `seconds` has the exit code -2 (SIGINT), unless it handles
+    SIGINT, or -9 if SIGKILL was needed. A program that is not installed has the
+    exit code NOT_FOUND.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     errors: list[Exception] = []

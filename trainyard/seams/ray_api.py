@@ -1,7 +1,8 @@
 """Ray's REST API, as far as a run needs it: version, nodes, jobs, packages, log files.
 
-Every route was tried on Ray 2.60. The token travels in the Authorization header and nowhere else.
-Redirects are not followed, so that no other host gets the token.
+Every route was tried on Ray 2.60. The token travels in the Authorization header
+and nowhere else. Redirects are not followed, so that no other host gets the
+token.
 """
 
 from __future__ import annotations
@@ -83,9 +84,10 @@ def without_marks(
 ) -> Iterator[bytes]:
     """Yield a log file's bytes without the mark that an old dashboard sends before each block.
 
-    The mark is 1, or 0 before an error (state_head.py, formatter_leading_1, of Ray 2.44.1). Every
-    block but the last has BLOCK bytes, even if the file grows, because the agent reads the file's
-    size once. `refuse` is called with the error's text.
+    The mark is 1, or 0 before an error (state_head.py, formatter_leading_1, of
+    Ray 2.44.1). Every block but the last has BLOCK bytes, even if the file
+    grows, because the agent reads the file's size once. `refuse` is called with
+    the error's text.
     """
     left = 0
     for chunk in chunks:
@@ -106,8 +108,8 @@ def without_marks(
 class RayApi:
     """A connection to one cluster; use it as a context manager.
 
-    Threads may share it: httpx keeps a pool of connections. `refused` is the hint for a rejected
-    token.
+    Threads may share it: httpx keeps a pool of connections. `refused` is the
+    hint for a rejected token.
     """
 
     def __init__(
@@ -234,11 +236,13 @@ class RayApi:
     ) -> Iterator[Iterator[bytes]]:
         """Open a file below a node's log directory; yields its bytes, or its last lines, in chunks.
 
-        /api/v0/logs/stream, which follows a growing file, is not used. While the file is quiet, the
-        dashboard does not notice that a client left, and after 100 such streams it answers no
-        client any more (seen with Ray 2.60).
+        /api/v0/logs/stream, which follows a growing file, is not used. While
+        the file is quiet, the dashboard does not notice that a client left, and
+        after 100 such streams it answers no client any more (seen with Ray
+        2.60).
 
-        Raises FileMissingError; UnreachableError when nothing comes for `silence` seconds.
+        Raises FileMissingError; UnreachableError when nothing comes for
+        `silence` seconds.
         """
         params = {
             "node_id": node_id,
@@ -281,7 +285,8 @@ class RayApi:
     def _get(self, path: str, **request: Any) -> bytes | None:
         """Return the answer, or None if Ray says that the object does not exist.
 
-        Raises NotRayError for a 404 without Ray's own text, because any server may send that.
+        Raises NotRayError for a 404 without Ray's own text, because any server
+        may send that.
         """
         status, body = self._send("GET", path, accept=(404,), **request)
         if status != 404:

@@ -38,7 +38,8 @@ scripts.main()
 def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Return the problems of a cluster file for `ray up`, by Ray's schema.
 
-    `ray up` would print hundreds of lines about them. Raises PrerequisiteError without Ray.
+    `ray up` would print hundreds of lines about them. Raises PrerequisiteError
+    without Ray.
     """
     schema = json.loads((_ray() / "autoscaler" / "ray-schema.json").read_text())
     # Ray depends on jsonschema, so it is installed.
@@ -53,10 +54,11 @@ def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
 class RayUp:
     """One run of `ray up`, which ends with this process unless this process is killed.
 
-    `stage` is Ray's number of the current stage, 0 before the first. `code` is the exit code, None
-    while `ray up` runs. `tail` has the last lines of output; the file `log` has all. `of_stage` has
-    the last lines of the current stage, because earlier messages are stale. Raises NotReadyError
-    while another `ray up` with this log runs.
+    `stage` is Ray's number of the current stage, 0 before the first. `code` is
+    the exit code, None while `ray up` runs. `tail` has the last lines of
+    output; the file `log` has all. `of_stage` has the last lines of the current
+    stage, because earlier messages are stale. Raises NotReadyError while
+    another `ray up` with this log runs.
     """
 
     def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:

@@ -37,7 +37,8 @@ class Amounts:
 class Node:
     """A Ray node. `group` is its label ray.io/node-group; `custom` are its other resources.
 
-    `memory` is in bytes. `started` is when the node joined, in Unix seconds; None if unknown.
+    `memory` is in bytes. `started` is when the node joined, in Unix seconds;
+    None if unknown.
     """
 
     node_id: str
@@ -61,8 +62,8 @@ class Node:
 class Job:
     """A job. A driver that connected by itself has the number `driver`, and no `submission_id`.
 
-    `node_id` is the node of a submitted job's own process, once placed. `start` and `end` are when
-    Ray noticed the job's start and end, in Unix seconds.
+    `node_id` is the node of a submitted job's own process, once placed. `start`
+    and `end` are when Ray noticed the job's start and end, in Unix seconds.
     """
 
     submission_id: str
@@ -104,7 +105,8 @@ def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
 def version_from(answer: Any) -> str:
     """Read /api/version.
 
-    This and all readers below raise TypeError, LookupError or AttributeError for an unknown answer.
+    This and all readers below raise TypeError, LookupError or AttributeError
+    for an unknown answer.
     """
     return _text(answer["ray_version"])
 

@@ -121,8 +121,8 @@ class ExistingSection(Section):
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
         """Check `auth` against token and address.
 
-        `token` needs a token. `none` allows no token, and only an address on loopback. A
-        port-forward on loopback reaches a `service`.
+        `token` needs a token. `none` allows no token, and only an address on
+        loopback. A port-forward on loopback reaches a `service`.
         """
         if auth == "token" and not self._tokens():
             message = (

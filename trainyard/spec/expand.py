@@ -18,7 +18,8 @@ from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 def expand(job: JobSpec) -> tuple[Task, ...]:
     """Return the tasks in the file's order; none for a sweep, which chooses tasks later.
 
-    The matrix's last key changes fastest. Raises RequestError if two tasks have the same name.
+    The matrix's last key changes fastest. Raises RequestError if two tasks have
+    the same name.
     """
     if job.tune is not None:
         return ()
@@ -117,8 +118,8 @@ def _task(job: JobSpec, index: int, entry: TaskEntry, values: Mapping[str, str] 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
     """Override the job's resources with the task's own.
 
-    Resources are either a share of a node or amounts. If the task's have the other form, only the
-    job's `custom` stays.
+    Resources are either a share of a node or amounts. If the task's have the
+    other form, only the job's `custom` stays.
     """
     if own is None:
         return shared

@@ -42,7 +42,8 @@ _OURS = re.compile(
 class Complaint:
     """A problem with a value.
 
-    `path` is relative to the checked value. The message quotes `value`, unless it is NOTHING.
+    `path` is relative to the checked value. The message quotes `value`, unless
+    it is NOTHING.
     """
 
     path: KeyPath

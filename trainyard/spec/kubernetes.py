@@ -286,8 +286,9 @@ class KuberaySection(PodPlacement):
     def pods(self, group: str, *, gpus: int) -> PodGroup:
         """Merge the settings of a group's pods.
 
-        The group's own win over those for nodes with (or without) GPUs, and these over those for
-        all nodes. Labels, annotations, selectors and tolerations are combined.
+        The group's own win over those for nodes with (or without) GPUs, and
+        these over those for all nodes. Labels, annotations, selectors and
+        tolerations are combined.
         """
         own = self.groups.get(group, PodGroup())
         alike = self.with_gpus if gpus else self.without_gpus

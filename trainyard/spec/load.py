@@ -170,8 +170,8 @@ def _put_below(key: str, file: Source, source: Source) -> Source:
 def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) -> Source:
     """Apply each `--set PATH=VALUE`; the last flag for a path wins.
 
-    A value is read as YAML, but unquoted text literally if the key accepts only text. A mistake
-    becomes a problem of the source.
+    A value is read as YAML, but unquoted text literally if the key accepts only
+    text. A mistake becomes a problem of the source.
     """
     for written in overrides:
         path, equals, value = written.partition("=")
@@ -303,7 +303,8 @@ def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 def _is_utf_8(text: str) -> bool:
     """Say whether UTF-8 can encode a text.
 
-    Python turns other bytes of a command line into lone surrogates, which UTF-8 cannot encode.
+    Python turns other bytes of a command line into lone surrogates, which UTF-8
+    cannot encode.
     """
     try:
         text.encode()

@@ -1,6 +1,7 @@
 """Ray's other forms of a runtime_env: files, and mappings with options.
 
-https://docs.ray.io/en/latest/ray-core/handling-dependencies.html, API reference of runtime_env.
+https://docs.ray.io/en/latest/ray-core/handling-dependencies.html, API reference
+of runtime_env.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _HERE = (".", "./")
 def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any], list[Problem]]:
     """Replace Ray's other forms of a runtime_env by lists; also return problems with files.
 
-    A file, relative to `directory`, is replaced by its content. Options of pip and uv move to
-    `install_options`.
+    A file, relative to `directory`, is replaced by its content. Options of pip
+    and uv move to `install_options`.
     """
     env = dict(given)
     problems = list[Problem]()

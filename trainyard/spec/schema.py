@@ -1,8 +1,9 @@
 """The JSON Schemas of users' files, for editors: `python -m trainyard.spec.schema DIRECTORY`.
 
 An editor finds a schema through a comment in the file: `# yaml-language-server:
-$schema=../docs/cluster.schema.json`. `make setup` writes the schemas into docs/ of a checkout, and
-hatch_build.py into the same place of the wheel. They are not in git.
+$schema=../docs/cluster.schema.json`. `make setup` writes the schemas into docs/
+of a checkout, and hatch_build.py into the same place of the wheel. They are not
+in git.
 """
 
 from __future__ import annotations

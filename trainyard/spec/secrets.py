@@ -69,8 +69,8 @@ def without_secrets(text: str) -> str:
 def hidden(variables: Mapping[str, str]) -> dict[str, str]:
     """Hide secrets.
 
-    A variable with a secret's name is hidden as a whole. In others, only the parts that have the
-    form of a secret are hidden.
+    A variable with a secret's name is hidden as a whole. In others, only the
+    parts that have the form of a secret are hidden.
     """
     shown = {}
     for name, value in variables.items():
@@ -101,7 +101,8 @@ def command_without_secrets(words: Iterable[str]) -> list[str]:
 def typed_without_secrets(words: Iterable[str]) -> list[str]:
     """Hide the secrets of a `trainyard` command.
 
-    `--set TARGET=VALUE` keeps only TARGET if the target, or a key in the value, is a secret's name.
+    `--set TARGET=VALUE` keeps only TARGET if the target, or a key in the value,
+    is a secret's name.
     """
     shown = []
     for word in words:

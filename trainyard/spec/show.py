@@ -63,7 +63,8 @@ def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
 def as_yaml(spec: ClusterSpec | JobSpec) -> str:
     """Return the resolved file as YAML, with defaults marked.
 
-    Sections of unused backends are left out. Unless a secret was hidden, the rest loads unchanged.
+    Sections of unused backends are left out. Unless a secret was hidden, the
+    rest loads unchanged.
     """
     values = _hidden(spec.model_dump(mode="json", exclude_none=True))
     head = ""

@@ -1,7 +1,7 @@
 """YAML text as plain values and their lines, without objects, code or endless expansion.
 
-Values follow the YAML 1.2 core schema, but only decimal numbers are numbers. `no`, `on`, `1:30` and
-dates are text.
+Values follow the YAML 1.2 core schema, but only decimal numbers are numbers.
+`no`, `on`, `1:30` and dates are text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 class Source:
     """A file's value, the place of each key (FILE:LINE, or a flag), and the file's problems.
 
-    `broken` has the paths of keys whose values could not be read; they get no further problems.
+    `broken` has the paths of keys whose values could not be read; they get no
+    further problems.
     """
 
     value: Any

@@ -181,7 +181,8 @@ def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
 def shown_state(condition: str) -> dict[str, str]:
     """Return the --json fields of a state.
 
-    `state` has always been "down" for both "absent" and "broken"; `condition` has the exact word.
+    `state` has always been "down" for both "absent" and "broken"; `condition`
+    has the exact word.
     """
     state = "down" if condition in ("absent", "broken") else condition
     return {"state": state, "condition": condition}

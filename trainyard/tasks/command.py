@@ -112,7 +112,8 @@ class Call:
 class Command(tasks.Task[Any]):
     """A task whose function gets a Call and its own flags, and returns a Report to print.
 
-    None instead of a Report means that the function has printed everything itself.
+    None instead of a Report means that the function has printed everything
+    itself.
     """
 
     def __init__(
@@ -181,8 +182,9 @@ def task(
 ) -> Callable[[Callable[..., Report | None]], Command]:
     """Turn a function into a task with --json and those SHARED flags that `shared` names.
 
-    Set `dry` for a function that only reads, or that checks `call.dry` itself: such a function also
-    runs with --dry. Without `dry`, --dry only prints the function's summary. `collection` is the
-    first part of the command's name, by default the module's name.
+    Set `dry` for a function that only reads, or that checks `call.dry` itself:
+    such a function also runs with --dry. Without `dry`, --dry only prints the
+    function's summary. `collection` is the first part of the command's name, by
+    default the module's name.
     """
     return lambda body: Command(body, shared=shared, dry=dry, collection=collection, **options)

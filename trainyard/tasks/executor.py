@@ -94,8 +94,8 @@ class _Messages(io.TextIOWrapper):
 def let_streams_take_all() -> None:
     """Make stdout and stderr accept any text.
 
-    Characters that the terminal lacks are replaced. A closed stream drops everything, as does a
-    stderr on a full disk.
+    Characters that the terminal lacks are replaced. A closed stream drops
+    everything, as does a stderr on a full disk.
     """
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - never closed
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
@@ -112,7 +112,8 @@ def let_streams_take_all() -> None:
 def unusable(error: OSError) -> NoReturn:
     """Exit with the error of a file or stream that Invoke uses outside a task.
 
-    Examples are Invoke's configuration file, and stdout when Invoke prints its help.
+    Examples are Invoke's configuration file, and stdout when Invoke prints its
+    help.
     """
     explained = _explained(error) or PrerequisiteError(
         f"{error.filename} cannot be used: {error.strerror}"

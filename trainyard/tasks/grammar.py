@@ -1,10 +1,12 @@
 """Check and complete the words of a command line before Invoke parses them.
 
-Invoke has no optional positional arguments: `train.logs RUN` becomes `train.logs --run RUN`, and
-each value of a list gets its flag, as in `cluster.scale gpu=3 cpu=1`. Invoke also accepts a list's
-flag without a value. At an unknown word, Invoke prints "No idea what 'x' is!" and exits with 1,
-which in Trainyard means "the job ran and failed". No setting changes that, and the command `invoke`
-takes no other Program class; therefore `Program.parse_tasks` is wrapped.
+Invoke has no optional positional arguments: `train.logs RUN` becomes
+`train.logs --run RUN`, and each value of a list gets its flag, as in
+`cluster.scale gpu=3 cpu=1`. Invoke also accepts a list's flag without a value.
+At an unknown word, Invoke prints "No idea what 'x' is!" and exits with 1, which
+in Trainyard means "the job ran and failed". No setting changes that, and the
+command `invoke` takes no other Program class; therefore `Program.parse_tasks`
+is wrapped.
 """
 
 from __future__ import annotations
@@ -131,8 +133,8 @@ def unknown_task(
 ) -> RequestError:
     """Return the error for an unknown task; its hint is the likely command.
 
-    A word without a group (`logs`) is compared with tasks of `train`, then `cluster`, then others.
-    The hint repeats `rest`, the words after `word`.
+    A word without a group (`logs`) is compared with tasks of `train`, then
+    `cluster`, then others. The hint repeats `rest`, the words after `word`.
     """
     known: dict[str, str] = {}
     for name in sorted(contexts, key=_rank):
@@ -176,8 +178,8 @@ def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
 def candidates(line: str, contexts: Contexts) -> list[str]:
     """Complete the last word; after a complete word, also list possible next words.
 
-    The completion scripts do not say whether a space follows the last word. The shell drops
-    candidates that do not continue the last word.
+    The completion scripts do not say whether a space follows the last word. The
+    shell drops candidates that do not continue the last word.
     """
     try:
         # Bash passes each "=" as a separate word.

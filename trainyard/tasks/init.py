@@ -140,8 +140,8 @@ def import_(
 def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
     """Return a backend's sample cluster file with this name and these hosts.
 
-    Raises RequestError for a wrong name, an unknown backend, or hosts for a backend that takes
-    none.
+    Raises RequestError for a wrong name, an unknown backend, or hosts for a
+    backend that takes none.
     """
     from trainyard.spec.fields import NAME_PATTERN
 

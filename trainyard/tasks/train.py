@@ -412,8 +412,8 @@ def send(
 ) -> Report | None:
     """Dispatch a job and show its output; with --dry, only describe the job.
 
-    `ended` makes the report (with --dry there is none). `only` is the one task whose output is
-    shown, "" for none.
+    `ended` makes the report (with --dry there is none). `only` is the one task
+    whose output is shown, "" for none.
     """
     if call.dry:
         note("\n".join(lazy.new_run.preview(prepared)))
@@ -502,7 +502,8 @@ def _next(now: RunStatus) -> str:
 def tasks_table(state: RunState, *, now: float) -> list[Table]:
     """Return a table with one row per task, [] if it has no rows.
 
-    With more than _ROWS tasks, the table has the first _ROWS that did not succeed.
+    With more than _ROWS tasks, the table has the first _ROWS that did not
+    succeed.
     """
     tasks = list(state.tasks.values())
     if len(tasks) > _ROWS:

@@ -37,9 +37,9 @@ class Capacity:
     def place(self, unit: Unit) -> Place | None:
         """Return where a unit may start now; None if the unit must wait.
 
-        A unit waits here only for its share of a node, or because actors need the free resources;
-        any other unit waits in Ray. Raises NodeMissingError if a gang that asks for shares does not
-        fit at once.
+        A unit waits here only for its share of a node, or because actors need
+        the free resources; any other unit waits in Ray. Raises NodeMissingError
+        if a gang that asks for shares does not fit at once.
         """
         if not self._leaves_room(unit):
             return None
@@ -56,8 +56,8 @@ class Capacity:
     def window(self, task: Task) -> int:
         """Return how many Ray tasks of a shape may be in flight.
 
-        More than fit: Ray starts the next task as soon as one ends, and an autoscaler sees the
-        demand.
+        More than fit: Ray starts the next task as soon as one ends, and an
+        autoscaler sees the demand.
         """
         return max(_LEAST_WINDOW, 2 * nodes.slots(task, self._nodes.known))
 
@@ -67,8 +67,9 @@ class Capacity:
     def blame(self, live: Live) -> list[str]:
         """Record that the watchdog ended an attempt on its node.
 
-        If the node is avoided from now on, returns all tasks that the watchdog ended there; else
-        []. A cluster's only node is never avoided. A gang's attempt is not recorded.
+        If the node is avoided from now on, returns all tasks that the watchdog
+        ended there; else []. A cluster's only node is never avoided. A gang's
+        attempt is not recorded.
         """
         node_id = live.record.node_id
         if node_id is None or len(live.unit.tasks) > 1:

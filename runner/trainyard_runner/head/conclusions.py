@@ -44,8 +44,8 @@ class Conclusions:
     def ended(self, live: Live, ending: Ending) -> None:
         """Record how an attempt ended, and retry or finish its unit.
 
-        The first task that fails or is lost stops its whole gang. A unit is retried or finished
-        once all its tasks have ended.
+        The first task that fails or is lost stops its whole gang. A unit is
+        retried or finished once all its tasks have ended.
         """
         self._records.end(live.record, ending)
         self._blame(live)

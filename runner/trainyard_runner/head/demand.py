@@ -159,8 +159,9 @@ class DemandWatch:
     def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
         """Write an event if the commands' pending requests in Ray have changed.
 
-        Call this when `is_due`. Waits shorter than _PATIENCE seconds are not reported. `connected`
-        asks Ray which tasks have drivers. `submitted`: this run's tasks that Ray has not started.
+        Call this when `is_due`. Waits shorter than _PATIENCE seconds are not
+        reported. `connected` asks Ray which tasks have drivers. `submitted`:
+        this run's tasks that Ray has not started.
         """
         self._due = self._clock() + _EVERY
         found = connected()

@@ -1,7 +1,8 @@
 """Cleans up after tasks' commands that connected to Ray as drivers.
 
-Once such a command has ended, Ray ends its actors and Ray tasks on all nodes. Detached actors and
-placement groups outlive a driver by Ray's design: this module removes them.
+Once such a command has ended, Ray ends its actors and Ray tasks on all nodes.
+Detached actors and placement groups outlive a driver by Ray's design: this
+module removes them.
 """
 
 from __future__ import annotations
@@ -252,8 +253,9 @@ class Drivers:
     def look(self) -> None:
         """Remove what ended attempts left in Ray; close the attempts that left nothing.
 
-        If Ray has not ended everything after PATIENCE seconds, the attempt is closed with a note.
-        This asks Ray at most every _EVERY seconds, and at once after `wait_for_end`.
+        If Ray has not ended everything after PATIENCE seconds, the attempt is
+        closed with a note. This asks Ray at most every _EVERY seconds, and at
+        once after `wait_for_end`.
         """
         if not self._ending or self._clock() < self._due:
             return

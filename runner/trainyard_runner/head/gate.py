@@ -98,9 +98,9 @@ class SmokeGate:
     def _wait_for_nodes(self) -> Sequence[nodes.Node]:
         """Wait until all required nodes have joined; return the living ones.
 
-        Ray starts jobs before its nodes have joined (ray PR#61046). Required are all declared nodes
-        that are not optional, and at least `min_nodes` nodes. After a timeout, the check `nodes`
-        fails.
+        Ray starts jobs before its nodes have joined (ray PR#61046). Required
+        are all declared nodes that are not optional, and at least `min_nodes`
+        nodes. After a timeout, the check `nodes` fails.
         """
         began = time.monotonic()
         least = self._gate.needs.get("min_nodes") or 0
@@ -127,8 +127,9 @@ class SmokeGate:
     def _ask(self, alive: Sequence[nodes.Node]) -> tuple[list[Answer], dict[str, Any]]:
         """Run one Ray task on every node to collect the node's facts.
 
-        Returns the answers, and by node name a reference to the object that other nodes fetch from
-        the node. Nodes that were replaced or removed meanwhile are left out of both.
+        Returns the answers, and by node name a reference to the object that
+        other nodes fetch from the node. Nodes that were replaced or removed
+        meanwhile are left out of both.
         """
         if any(node.gpus for node in alive):
             self._free = ray._private.state.available_resources_per_node()
@@ -166,14 +167,16 @@ class SmokeGate:
     def _free_gpus(self, node: nodes.Node) -> float:
         """Return how many GPUs of a node were free before the smoke test used any.
 
-        For a moment after a task has ended, Ray still counts the task's GPU as used.
+        For a moment after a task has ended, Ray still counts the task's GPU as
+        used.
         """
         return self._free.get(node.node_id, {}).get("GPU", 0)
 
     def _on_each_gpu(self, answers: list[Answer]) -> list[Answer]:
         """Run one task on each GPU of a node in parallel; add the GPUs they see to the answers.
 
-        This is tried only on nodes that have at least two GPUs, all of them free.
+        This is tried only on nodes that have at least two GPUs, all of them
+        free.
         """
         function = ray.remote(num_cpus=0, num_gpus=1, max_calls=0, max_retries=0)(shipped.own_gpu)
         asked: dict[Any, str] = {}
@@ -276,8 +279,8 @@ def _more_nodes(count: int) -> str:
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:
     """Return what a node's tasks saw while together they held all its GPUs.
 
-    Returns () if they did not run at the same time, for example because another program held a GPU.
-    A task with a problem counts as if it ran.
+    Returns () if they did not run at the same time, for example because another
+    program held a GPU. A task with a problem counts as if it ran.
     """
     held = [one for one in said if one.get("met") or "problem" in one]
     if len(held) == int(answer.node.gpus):

@@ -166,7 +166,8 @@ def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
     """Return why a node has no graphics, and a hint; None if a device renders.
 
-    A simulated GPU may be a CPU that renders. If any GPU lacks RT cores, the node has no graphics.
+    A simulated GPU may be a CPU that renders. If any GPU lacks RT cores, the
+    node has no graphics.
     """
     found = facts["graphics"]
     devices = found.get("devices", ())

@@ -1,7 +1,7 @@
 """The resources that runs hold on a cluster; each run publishes its own in a file.
 
-A run reads the files of other runs, so that its tasks leave enough resources for the actors of
-those runs.
+A run reads the files of other runs, so that its tasks leave enough resources
+for the actors of those runs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Holdings:
     ) -> None:
         """Write this run's file if it changed. A failed write raises nothing.
 
-        `tasks`, `ended`: numbers of tasks by state. `nodes`, `actors`: as in Holding.
+        `tasks`, `ended`: numbers of tasks by state. `nodes`, `actors`: as in
+        Holding.
         """
         document: dict[str, Any] = {
             "driver": self._driver,
@@ -118,8 +119,8 @@ def kept_free(
 ) -> list[str]:
     """Return the resources that do not suffice for a unit and the actors of all runs.
 
-    The unit's own actors count, too. Returns [] if no task has actors: then Ray alone decides when
-    a task starts.
+    The unit's own actors count, too. Returns [] if no task has actors: then Ray
+    alone decides when a task starts.
     """
     of_runs = list(holdings)
     has_actors = any(holding.actors for holding in of_runs) or any(task.actors for task in unit)

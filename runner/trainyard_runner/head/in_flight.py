@@ -92,7 +92,8 @@ class InFlight:
     def kept_free(self) -> dict[str, float]:
         """Return the amounts to keep free for attempts' actors, by Ray's names; {} without actors.
 
-        An attempt counts until it is closed: its actors may outlive its command.
+        An attempt counts until it is closed: its actors may outlive its
+        command.
         """
         attempts = [*self.open(), *self._closing.values()]
         tasks = [live.task for live in attempts if live.task.actors]
@@ -143,8 +144,8 @@ class InFlight:
     def withdraw(self, avoided: Callable[[Task], frozenset[str]]) -> None:
         """Cancel single tasks that wait in Ray with an outdated list of avoided nodes.
 
-        Their units are queued again when Ray reports the cancellation. `avoided` returns the ids of
-        the nodes that a task must now avoid.
+        Their units are queued again when Ray reports the cancellation.
+        `avoided` returns the ids of the nodes that a task must now avoid.
         """
         for generator, ray_task in self._ray_tasks.items():
             live = next(iter(ray_task.open.values()), None)
@@ -289,8 +290,8 @@ class InFlight:
     def _lose(self, attempts: Sequence[Live], error: Exception) -> None:
         """End the attempts of a Ray task for which Ray raised `error`.
 
-        A RayTaskError concerns the first attempt only: the others have not begun, and are queued
-        again.
+        A RayTaskError concerns the first attempt only: the others have not
+        begun, and are queued again.
         """
         first = attempts[0].record
         ending = self._explain(first, error, is_alone=len(attempts) == 1)
@@ -360,9 +361,9 @@ def _ending(live: Live, unsaid: Ending | None) -> Ending:
 def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
     """Return the ending of attempts whose worker crashed before they began.
 
-    Asks Ray for the worker's last lines; without any, returns `ending`. If every unit's previous
-    crash had the same last line, a retry cannot help (packages may conflict): the ending is failed
-    and final.
+    Asks Ray for the worker's last lines; without any, returns `ending`. If
+    every unit's previous crash had the same last line, a retry cannot help
+    (packages may conflict): the ending is failed and final.
     """
     lines = losses.of_worker()
     if not lines:

@@ -1,7 +1,7 @@
 """Receives the former run's checkpoints and outputs, which the operator's machine sends in parts.
 
-A part stays in the memory of Ray's GCS until the head takes it. The sender is at most a few parts
-ahead.
+A part stays in the memory of Ray's GCS until the head takes it. The sender is
+at most a few parts ahead.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class SilentError(Exception):
 class Receiver:
     """Receives the parts for one run in the order of their numbers.
 
-    `take` gets a part's name, and removes and returns the part, or returns None if the part has not
-    arrived. `check` is called while the next part has not arrived, and may raise.
+    `take` gets a part's name, and removes and returns the part, or returns None
+    if the part has not arrived. `check` is called while the next part has not
+    arrived, and may raise.
     """
 
     def __init__(

@@ -64,8 +64,8 @@ def explain(
 def of_worker() -> tuple[str, ...]:
     """Ask Ray for the last lines of the newest crashed worker; () if Ray has none.
 
-    Ray does not say which attempt the worker ran. A crash more than a minute old is ignored: it
-    belongs to another attempt.
+    Ray does not say which attempt the worker ran. A crash more than a minute
+    old is ignored: it belongs to another attempt.
     """
     # Imported here: this needs packages of ray[default], and the rest of the runner does not.
     from ray.util import state

@@ -20,8 +20,8 @@ def of_tasks(
 ) -> RunEnded:
     """Return the last event, still without its seconds, of a run that was not stopped.
 
-    The run fails if tasks failed, if outputs could not be sent to the head, or if a declared output
-    is missing from all tasks that declare it.
+    The run fails if tasks failed, if outputs could not be sent to the head, or
+    if a declared output is missing from all tasks that declare it.
     """
     # Pruned and failed trials do not always fail a sweep: the sweep itself decides.
     if sweep:

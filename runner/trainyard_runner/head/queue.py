@@ -78,9 +78,9 @@ class Queue:
     def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
         """Take the units that share the next Ray task, in order, and begin their attempts.
 
-        A unit gets a Ray task of its own if `is_alone`, if it was tried before, or if it has
-        actors. Ray has at most `window` Ray tasks of the shape: while fewer than `window` units
-        wait, each gets its own.
+        A unit gets a Ray task of its own if `is_alone`, if it was tried before,
+        or if it has actors. Ray has at most `window` Ray tasks of the shape:
+        while fewer than `window` units wait, each gets its own.
         """
         line = self._lines[shape]
         if is_alone or shape.actors:

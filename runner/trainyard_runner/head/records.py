@@ -111,8 +111,8 @@ class Records:
     def apply(self, record: AttemptRecord, batch: list[tuple[str, Any]]) -> None:
         """Turn an attempt's messages into events and files.
 
-        If the head cannot write a file, the record's `failure` says why. From then on, the
-        attempt's output, checkpoints and outputs are dropped.
+        If the head cannot write a file, the record's `failure` says why. From
+        then on, the attempt's output, checkpoints and outputs are dropped.
         """
         for kind, content in batch:
             if record.failure and kind in _KEPT:
@@ -126,8 +126,9 @@ class Records:
     def end(self, record: AttemptRecord, ending: Ending) -> None:
         """Write the event of an attempt's end.
 
-        If the attempt never started, writes the event of its start first. Drops archives that have
-        not arrived in full. Fields that the node did not send are null.
+        If the attempt never started, writes the event of its start first. Drops
+        archives that have not arrived in full. Fields that the node did not
+        send are null.
         """
         self._drop_all(record)
         self._job_log.ended(record.task)
@@ -155,7 +156,8 @@ class Records:
     def adopt(self, run: str, former: str, task: str) -> None:
         """Let `task` begin from the checkpoint of the task `former` of the run `run`.
 
-        If neither this head nor the storage has that checkpoint, nothing changes.
+        If neither this head nor the storage has that checkpoint, nothing
+        changes.
         """
         before = durable.find(self._directory.with_name(run), former, self._storage)
         if before is not None:

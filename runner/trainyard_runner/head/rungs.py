@@ -34,8 +34,8 @@ class Answer:
 def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
     """Drop failed answers of dead nodes that were replaced, or that an autoscaler may remove.
 
-    Ray lists a recreated node twice for a while. Any other dead node's failed answer gets the
-    problem that the node left the cluster.
+    Ray lists a recreated node twice for a while. Any other dead node's failed
+    answer gets the problem that the node left the cluster.
     """
     now = {node.node_id for node in alive}
     names = set(names_of(alive))

@@ -84,7 +84,8 @@ class Scheduler:
     def run(self, stop_asked: Callable[[], float | None]) -> None:
         """Run until every task has ended, or the run is stopped.
 
-        `stop_asked` returns None until the run is asked to stop, then the seconds left to do so.
+        `stop_asked` returns None until the run is asked to stop, then the
+        seconds left to do so.
         """
         try:
             while self._has_more() and stop_asked() is None:

@@ -1,7 +1,7 @@
 """The study of a sweep: Optuna's record of all trials. Only this module imports Optuna.
 
-Each line of Optuna's journal is also written as an event. So the run's directory on the operator's
-machine has the study, too.
+Each line of Optuna's journal is also written as an event. So the run's
+directory on the operator's machine has the study, too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Study:
     ) -> None:
         """Continue the study in `journal`, the text of a former run; "" opens a new study.
 
-        `write` writes an event. Trials that the former run left running are tried first.
+        `write` writes an event. Trials that the former run left running are
+        tried first.
         """
         import optuna
 
@@ -96,7 +97,8 @@ class Study:
     def results(self) -> Iterator[Result]:
         """Yield the results of ended configurations, in the order of their numbers.
 
-        A trial that was interrupted and continued under another number is left out.
+        A trial that was interrupted and continued under another number is left
+        out.
         """
         interrupted = {trial.user_attrs.get("continues") for trial in self._trials()}
         for trial in self._trials(*(self._states[name] for name in _OUTCOMES)):
@@ -116,8 +118,9 @@ class Study:
     def ask(self) -> tuple[int, Params, int | None] | None:
         """Return an untried configuration: (trial, parameters, continued trial or None).
 
-        The trial may continue a trial that was running when a former run ended. Returns None if the
-        space is used up (`is_used_up`), or if only known configurations were proposed.
+        The trial may continue a trial that was running when a former run ended.
+        Returns None if the space is used up (`is_used_up`), or if only known
+        configurations were proposed.
         """
         for tries in range(_TRIES + _DRAWS):
             trial = self._proposed(by_chance=tries >= _TRIES)
@@ -153,7 +156,8 @@ class Study:
     def _untried(self, seed: int) -> Iterator[Params]:
         """Yield the configurations of a finite space; skip each that is known when its turn comes.
 
-        A grid search gets them in the grid's order, other searches in random order.
+        A grid search gets them in the grid's order, other searches in random
+        order.
         """
         if self._is_grid:
             ordered = self._space
@@ -189,7 +193,8 @@ class Study:
     def _enqueue_interrupted(self) -> None:
         """Queue the trials that were running when the former run ended, before all others.
 
-        Optuna gives them new numbers; the attribute `continues` has the old number.
+        Optuna gives them new numbers; the attribute `continues` has the old
+        number.
         """
         for trial in self._trials(self._states.RUNNING):
             self._study.enqueue_trial(trial.params, user_attrs={"continues": trial.number})

@@ -47,7 +47,8 @@ class RayTask:
 class Live:
     """An attempt that was submitted to Ray.
 
-    `taken` is the attempt's task, with a share of a node replaced by CPUs, GPUs and memory.
+    `taken` is the attempt's task, with a share of a node replaced by CPUs, GPUs
+    and memory.
     """
 
     unit: Unit
@@ -129,8 +130,9 @@ class Submitter:
     ) -> dict[Any, RayTask]:
         """Submit units of one shape, one task each, as one Ray task, which runs them in order.
 
-        Returns a dict with the RayTask under its generator of messages. `avoided` and `among`: as
-        in Place, for every task. Raises NodeMissingError.
+        Returns a dict with the RayTask under its generator of messages.
+        `avoided` and `among`: as in Place, for every task. Raises
+        NodeMissingError.
         """
         function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
         attempts = [(unit, unit.tasks[0]) for unit in units]
@@ -192,7 +194,8 @@ class Submitter:
     ) -> tuple[Order, list[Any]]:
         """Return an attempt's order, and references to the order's checkpoint and outputs.
 
-        Ray deletes objects without references: keep the references until the node has the objects.
+        Ray deletes objects without references: keep the references until the
+        node has the objects.
         """
         checkpoint = []
         is_resumed = task.continues is not None or self._plan.resume is not None
@@ -247,7 +250,8 @@ class Submitter:
     ) -> Any:
         """Return the remote function with the options of a task's shape.
 
-        The function is cached while the nodes stay the same, unless `turn` chooses the task's node.
+        The function is cached while the nodes stay the same, unless `turn`
+        chooses the task's node.
         """
         if nodes is not self._known_nodes:
             self._known_nodes = nodes

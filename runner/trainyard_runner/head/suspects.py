@@ -13,7 +13,8 @@ _TASKS = 2
 class Suspects:
     """Remembers which tasks the watchdog ended on which nodes.
 
-    A node is excluded for all tasks once the watchdog has ended _TASKS different tasks there.
+    A node is excluded for all tasks once the watchdog has ended _TASKS
+    different tasks there.
     """
 
     def __init__(self) -> None:
@@ -22,7 +23,8 @@ class Suspects:
     def blame(self, task: str, node_id: str) -> list[str]:
         """Record that the watchdog ended a task on a node.
 
-        If this excludes the node, returns all tasks that the watchdog ended there; else [].
+        If this excludes the node, returns all tasks that the watchdog ended
+        there; else [].
         """
         ended = self._ended.setdefault(node_id, set())
         is_new = task not in ended
@@ -34,8 +36,9 @@ class Suspects:
     def avoided(self, task: Task, alive: Iterable[nodes.Node]) -> frozenset[str]:
         """Return the ids of nodes that a task should avoid, as long as another node fits it.
 
-        A task avoids excluded nodes, and nodes where the watchdog ended the task. If no other node
-        fits, the task avoids only excluded nodes. If only excluded nodes fit, the task avoids none.
+        A task avoids excluded nodes, and nodes where the watchdog ended the
+        task. If no other node fits, the task avoids only excluded nodes. If
+        only excluded nodes fit, the task avoids none.
         """
         if not self._ended:
             return frozenset()

@@ -1,7 +1,7 @@
 """A sweep: chooses configurations during the run, prunes bad ones, and decides when to finish.
 
-This module uses neither Ray nor Optuna: the scheduler starts and stops the sweep's tasks, and
-`study.py` asks Optuna.
+This module uses neither Ray nor Optuna: the scheduler starts and stops the
+sweep's tasks, and `study.py` asks Optuna.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ class Sweep:
     def next_units(self, nodes: Sequence[Node]) -> list[Unit]:
         """Open new trials while `_may_open` allows more; return their units.
 
-        Finishes the sweep at its limit of time or samples, if its space is used up, or if the
-        search finds no new configuration. The time limit stops running trials, too.
+        Finishes the sweep at its limit of time or samples, if its space is used
+        up, or if the search finds no new configuration. The time limit stops
+        running trials, too.
         """
         limit = self._spec["time"]
         samples = self._spec["samples"]
@@ -129,7 +130,8 @@ class Sweep:
     def ended(self, task: str, state: State, reason: str | None) -> None:
         """Record that a task has ended for good; conclude its trial with the trial's last task.
 
-        A task that did not succeed, or wrote no metric, stops the other tasks of its trial.
+        A task that did not succeed, or wrote no metric, stops the other tasks
+        of its trial.
         """
         trial = self._of_task.pop(task)
         self.to_stop.pop(task, None)
@@ -167,8 +169,9 @@ class Sweep:
     def _may_open(self, nodes: Sequence[Node]) -> bool:
         """Return whether another configuration may start.
 
-        The job's `concurrency` limits open configurations. Without `concurrency`, as many tasks may
-        be open as fit on the nodes, but at least one.
+        The job's `concurrency` limits open configurations. Without
+        `concurrency`, as many tasks may be open as fit on the nodes, but at
+        least one.
         """
         limit: int | None = self._spec["concurrency"]
         if limit is not None:
@@ -197,8 +200,9 @@ class Sweep:
     def _compare(self, trial: Trial) -> None:
         """Report each value's mean over the repeats; prune the trial if Optuna says so.
 
-        The n-th values of all repeats are averaged, even if their steps differ. `statistics.mean`
-        is exact; the sum of two very large floats would be infinite.
+        The n-th values of all repeats are averaged, even if their steps differ.
+        `statistics.mean` is exact; the sum of two very large floats would be
+        infinite.
         """
         curves = [list(trial.curves.get(task, {}).values()) for task in trial.tasks]
         for step in range(trial.compared, min(map(len, curves))):

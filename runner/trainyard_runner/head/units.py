@@ -44,7 +44,8 @@ class Unit:
     def ended(self, task: Task, outcome: str, *, is_final: bool = False) -> None:
         """Record how one task's attempt ended; `is_final`: a retry cannot help.
 
-        Only the first task that fails or is lost counts as a failure or loss of the unit.
+        Only the first task that fails or is lost counts as a failure or loss of
+        the unit.
         """
         self.outcomes[task.name] = outcome
         if outcome in ("succeeded", "stopped") or self.culprit is not None:

@@ -120,7 +120,8 @@ def _kept_from(
 ) -> tuple[tuple[str, ...], str] | None:
     """Explain which resources must stay free for actors; None if the unit leaves enough.
 
-    Returns the runs that hold these resources or need them free, and a text with the amounts.
+    Returns the runs that hold these resources or need them free, and a text
+    with the amounts.
     """
     short = kept_free(unit, cluster.alive, cluster.holdings)
     if not short:
@@ -160,8 +161,8 @@ def _used_up(
 def _short(unit: Sequence[Task], free: Sequence[Node]) -> list[str]:
     """Return the resources of which too little is free for a unit.
 
-    If enough of each resource is free, but not on the same nodes, returns all resources that the
-    unit asks for.
+    If enough of each resource is free, but not on the same nodes, returns all
+    resources that the unit asks for.
     """
     asked: dict[str, None] = {}
     for task in unit:

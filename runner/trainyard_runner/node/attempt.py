@@ -1,8 +1,9 @@
 """One attempt of a task, on its node: starts the command, and sends its output and files.
 
-Runs inside a Ray worker as a generator, which yields lists of messages (kind, content).
-`head/in_flight.py:_hear` receives the messages, and `head/records.py` keeps them. If the head is
-slow, Ray pauses the generator. The command then blocks on its full output pipe.
+Runs inside a Ray worker as a generator, which yields lists of messages (kind,
+content). `head/in_flight.py:_hear` receives the messages, and `head/records.py`
+keeps them. If the head is slow, Ray pauses the generator. The command then
+blocks on its full output pipe.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class Attempt:
     def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Generator[Batch, None, None]:
         """Run the attempt, and yield its messages; the last one is `ended`.
 
-        Afterwards, its directories are removed or passed on to the next attempt. `fetch` reads the
-        order's references from Ray's object store.
+        Afterwards, its directories are removed or passed on to the next
+        attempt. `fetch` reads the order's references from Ray's object store.
         """
         stop = StopWatch(attempt_id(self._order), self._order["run"])
         try:

@@ -1,9 +1,10 @@
 """Watches a task's checkpoint directory, and sends consistent snapshots of it to the head.
 
-A snapshot of the whole directory is sent once nothing in the directory has changed for QUIET
-seconds and no process has a file there open for writing. The snapshot is dropped if the directory
-changed during the copy. If no such moment comes within RESTLESS seconds after a change, a snapshot
-takes only the files that are closed and did not change during the copy. For the other files, the
+A snapshot of the whole directory is sent once nothing in the directory has
+changed for QUIET seconds and no process has a file there open for writing. The
+snapshot is dropped if the directory changed during the copy. If no such moment
+comes within RESTLESS seconds after a change, a snapshot takes only the files
+that are closed and did not change during the copy. For the other files, the
 head keeps the versions of the last snapshot.
 """
 
@@ -26,9 +27,9 @@ _OFTEN = 0.15
 class CheckpointWatch:
     """Sends snapshots of one attempt's checkpoint directory.
 
-    `writing` returns the full paths of the directory's files that are open for writing. A
-    checkpoint of more than `limit` bytes is not sent. The restored checkpoint, which is the
-    directory's initial content, is not sent either.
+    `writing` returns the full paths of the directory's files that are open for
+    writing. A checkpoint of more than `limit` bytes is not sent. The restored
+    checkpoint, which is the directory's initial content, is not sent either.
     """
 
     def __init__(
@@ -113,8 +114,8 @@ class CheckpointWatch:
     ) -> Generator[Message, None, bool]:
         """Send a snapshot without the files `skip`; return whether the head keeps it.
 
-        With `strict`, any change of the directory during the copy drops the snapshot; otherwise,
-        only a change of a copied file does.
+        With `strict`, any change of the directory during the copy drops the
+        snapshot; otherwise, only a change of a copied file does.
         """
         size = data_bytes(now)
         if size > self._limit:

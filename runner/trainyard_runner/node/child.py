@@ -134,7 +134,8 @@ class Child:
     def dump_and_stop(self, grace: float) -> dict[str, Any] | None:
         """Ask the guard to make Python print its threads' stacks, then to end all processes.
 
-        Returns None, or the guard's last message if the command had already ended by itself.
+        Returns None, or the guard's last message if the command had already
+        ended by itself.
         """
         self._ask({"stop": grace, "dump": True})
         message = self.guard.receive()

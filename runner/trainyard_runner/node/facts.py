@@ -76,9 +76,9 @@ print(json.dumps(found))
 def gather(question: dict[str, Any]) -> dict[str, Any]:
     """Collect the facts of a node for the smoke test.
 
-    `question` has "timeout" (seconds for each program) and booleans. "gpus": run nvidia-smi.
-    "torch": try torch. "isolated": this task has one GPU; try torch with only that GPU, too.
-    "graphics": list Vulkan's devices.
+    `question` has "timeout" (seconds for each program) and booleans. "gpus":
+    run nvidia-smi. "torch": try torch. "isolated": this task has one GPU; try
+    torch with only that GPU, too. "graphics": list Vulkan's devices.
     """
     worker = ray._private.worker.global_worker
     gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
@@ -148,8 +148,8 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
 def gpu_models(listing: str, *, visible: str | None) -> list[str]:
     """Return the models of the GPUs that `nvidia-smi -L` lists and that this node may use.
 
-    Nodes may share a machine, of which nvidia-smi lists every GPU. `visible`: the node's
-    CUDA_VISIBLE_DEVICES, indices or UUIDs; None for all.
+    Nodes may share a machine, of which nvidia-smi lists every GPU. `visible`:
+    the node's CUDA_VISIBLE_DEVICES, indices or UUIDs; None for all.
     """
     listed = re.findall(r"^GPU (\d+): (.*?) \(UUID: ([^)]+)\)", listing, re.MULTILINE)
     if visible is None:
@@ -191,7 +191,8 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
 def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return {"devices": what _VULKAN prints} or {"error": text}, both with "capabilities".
 
-    "capabilities" is the environment's NVIDIA_DRIVER_CAPABILITIES, None if it is not set.
+    "capabilities" is the environment's NVIDIA_DRIVER_CAPABILITIES, None if it
+    is not set.
     """
     found = _printed("Vulkan", _VULKAN, timeout, environ)
     if isinstance(found, list):

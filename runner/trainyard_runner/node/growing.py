@@ -57,8 +57,9 @@ class GrowingFile:
     def _find_place(self, file: BinaryIO) -> None:
         """Seek to the end of the last reading.
 
-        In a rewritten file, skip as many lines as were read before; if the file has fewer lines,
-        seek to its beginning. Stable-Baselines3 rewrites its whole table when it adds a column.
+        In a rewritten file, skip as many lines as were read before; if the file
+        has fewer lines, seek to its beginning. Stable-Baselines3 rewrites its
+        whole table when it adds a column.
         """
         first = file.readline(MOST_AT_ONCE)
         file.seek(self._end - len(self._last))

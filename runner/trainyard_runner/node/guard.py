@@ -1,15 +1,17 @@
 """The guard: starts an attempt's command, and ends every process that the command started.
 
-Each Ray worker process has one guard, which outlives the worker. The guard is a separate program
-(`python -S -I guard.py FD`) outside of Ray's process tree. Ray itself would end only direct
-children, and only when a worker exits in good order (ray#26118, ray#34125). The guard is a
-subreaper: all processes that the command starts stay its descendants, in any session. The guard
-ends them when the command has ended, when the worker asks for it, and when the worker is gone (the
-socket closes).
+Each Ray worker process has one guard, which outlives the worker. The guard is a
+separate program (`python -S -I guard.py FD`) outside of Ray's process tree. Ray
+itself would end only direct children, and only when a worker exits in good
+order (ray#26118, ray#34125). The guard is a subreaper: all processes that the
+command starts stay its descendants, in any session. The guard ends them when
+the command has ended, when the worker asks for it, and when the worker is gone
+(the socket closes).
 
-A task can kill the guard, its parent process. Therefore the guard has a parent, also a subreaper.
-That parent waits until the guard is gone, ends the processes that the guard left, and informs the
-worker. If the parent dies, the guard ends, too.
+A task can kill the guard, its parent process. Therefore the guard has a parent,
+also a subreaper. That parent waits until the guard is gone, ends the processes
+that the guard left, and informs the worker. If the parent dies, the guard ends,
+too.
 """
 
 from __future__ import annotations
@@ -98,8 +100,8 @@ class Guard:
     def _watch(self) -> float:
         """Wait until the command ends, or the worker asks to end it.
 
-        Returns the seconds from SIGTERM to SIGKILL for the remaining processes. Exits this process
-        if the worker is gone.
+        Returns the seconds from SIGTERM to SIGKILL for the remaining processes.
+        Exits this process if the worker is gone.
         """
         while True:
             self._reap()
@@ -296,8 +298,8 @@ def _orphans() -> list[int]:
 def main() -> None:
     """Leave the worker's process tree, then run commands for the worker.
 
-    Where subreapers exist (Linux), this process forks the guard, and ends the processes that a
-    killed guard left.
+    Where subreapers exist (Linux), this process forks the guard, and ends the
+    processes that a killed guard left.
     """
     if os.fork():
         os._exit(0)

@@ -1,6 +1,7 @@
 """The job's files on a node: unpacked once, and copied for each attempt.
 
-An attempt therefore never sees changes that another attempt or an earlier run made to the files.
+An attempt therefore never sees changes that another attempt or an earlier run
+made to the files.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ def changed(
 ) -> list[str]:
     """Return the sorted names of files that a task wrote outside its declared outputs.
 
-    These are new files and links, and copied files that changed. Python's bytecode is left out.
+    These are new files and links, and copied files that changed. Python's
+    bytecode is left out.
     """
     outputs = {PurePosixPath(output) for output in declared}
     entries, left_out = archive.scan(str(directory))

@@ -33,10 +33,10 @@ class MetricReader:
     ) -> None:
         """Skip the present content of event and text files below `roots`.
 
-        A former attempt wrote it: make the reader after these files are restored, and before the
-        command starts. `roots`: the command's working directory, then its output directory.
-        `environment`: the command's. If MLflow is the source, this starts MLflow's client as a
-        process.
+        A former attempt wrote it: make the reader after these files are
+        restored, and before the command starts. `roots`: the command's working
+        directory, then its output directory. `environment`: the command's. If
+        MLflow is the source, this starts MLflow's client as a process.
         """
         self.names: set[str] = set()
         self._metric = plain(watch["metric"])
@@ -63,9 +63,10 @@ class MetricReader:
     def new(self) -> list[list[float]]:
         """Return the values since the last reading: [step, value, seconds since 1970] each.
 
-        A large text file is read in pieces, one per call. The first source with a value of the
-        metric becomes the only source. Values without a step are numbered from 0. Raises OSError or
-        ValueError if a source cannot be read now.
+        A large text file is read in pieces, one per call. The first source with
+        a value of the metric becomes the only source. Values without a step are
+        numbered from 0. Raises OSError or ValueError if a source cannot be read
+        now.
         """
         for source in self._sources:
             for name, step, value, seconds in source():
@@ -95,8 +96,8 @@ class MetricReader:
 class _EventFiles:
     """TensorBoard's event files below the roots.
 
-    Isaac Lab writes a run.json into each run's directory. If there is a new run.json, only event
-    files of the latest run are read.
+    Isaac Lab writes a run.json into each run's directory. If there is a new
+    run.json, only event files of the latest run are read.
     """
 
     def __init__(self, roots: list[Path]) -> None:
@@ -148,7 +149,8 @@ class _Printed:
 class _TextFiles:
     """Files of JSON lines, or of CSV with a header, below the roots.
 
-    `pattern` is a path or a glob pattern: loggers make a new directory for each run.
+    `pattern` is a path or a glob pattern: loggers make a new directory for each
+    run.
     """
 
     def __init__(self, roots: list[Path], pattern: str, step: str) -> None:

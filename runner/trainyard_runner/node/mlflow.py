@@ -1,8 +1,9 @@
 """Reads a task's runs through MLflow's own client, which supports all MLflow stores and logins.
 
-The client is another process, in the task's directory and with the task's environment. It runs in
-the first `python` on the task's PATH, which has the client if the training logs to MLflow. MLflow
-gives every run the tags in $MLFLOW_RUN_CONTEXT, one of which names the attempt.
+The client is another process, in the task's directory and with the task's
+environment. It runs in the first `python` on the task's PATH, which has the
+client if the training logs to MLflow. MLflow gives every run the tags in
+$MLFLOW_RUN_CONTEXT, one of which names the attempt.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ def client(
 ) -> Iterator[Callable[[], Any]]:
     """Start the client; yield a function that returns the points since its last call (see `main`).
 
-    The function raises ValueError if MLflow cannot be read. `watch` may name a store by `path` or
-    `uri`; otherwise MLflow uses the store of the task's environment.
+    The function raises ValueError if MLflow cannot be read. `watch` may name a
+    store by `path` or `uri`; otherwise MLflow uses the store of the task's
+    environment.
     """
     path = environment.get("PATH")
     python = shutil.which("python", path=path) or shutil.which("python3", path=path)
@@ -75,8 +77,9 @@ def client(
 def main(metric: str) -> None:
     """Answer each line of stdin with a line of JSON.
 
-    The answer is {"error": text}, or a list of points, [name, step, value, seconds since 1970]
-    each: all new points of `metric`, and the latest point of every other metric.
+    The answer is {"error": text}, or a list of points, [name, step, value,
+    seconds since 1970] each: all new points of `metric`, and the latest point
+    of every other metric.
     """
     answers = sys.stdout
     sys.stdout = sys.stderr  # for lines that MLflow prints

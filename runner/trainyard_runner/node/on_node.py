@@ -1,8 +1,9 @@
 """Runs attempts on their node, one after another in one Ray task.
 
-A Ray task takes as much time as a quick command, and so does a yield. Quick attempts therefore
-share one Ray task and one yield. A longer attempt is the last one of its Ray task: the remaining
-attempts return to the head, which submits them again.
+A Ray task takes as much time as a quick command, and so does a yield. Quick
+attempts therefore share one Ray task and one yield. A longer attempt is the
+last one of its Ray task: the remaining attempts return to the head, which
+submits them again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ Messages = list[tuple[int, Batch | None]]
 def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Messages]:
     """Run the orders' attempts in turn, and yield their messages; stop after a slow one.
 
-    The remaining orders are returned once that attempt has run longer than QUICK.
+    The remaining orders are returned once that attempt has run longer than
+    QUICK.
     """
     messages: Messages = []
     sent = time.monotonic()

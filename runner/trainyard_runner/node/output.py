@@ -51,8 +51,8 @@ class OutputBuffer:
     def take(self, *, everything: bool = False) -> list[tuple[str, Any]]:
         """Take the chunks to send, as messages.
 
-        The unfinished last line is held back once, unless the buffer is full or `everything` is
-        set.
+        The unfinished last line is held back once, unless the buffer is full or
+        `everything` is set.
         """
         taken: list[tuple[str, Any]] = []
         while self._bytes:

@@ -1,9 +1,10 @@
 """Sends changes of a task's outputs to the head as archives, during the task and at its end.
 
-The head keeps a task's archives in order; the next attempt and the operator's machine unpack them
-one after another. A whole archive (of all outputs) replaces the archives before it. A whole archive
-is sent when the changes exceed twice the outputs' size, so that the head never keeps much more than
-three times that size.
+The head keeps a task's archives in order; the next attempt and the operator's
+machine unpack them one after another. A whole archive (of all outputs) replaces
+the archives before it. A whole archive is sent when the changes exceed twice
+the outputs' size, so that the head never keeps much more than three times that
+size.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ NAMED = 5
 class OutputWatch:
     """Sends the changes of one attempt's outputs.
 
-    `scan` returns the outputs' entries and the paths that are left out. `mapped` returns the full
-    paths of files that programs have mapped for writing. Such a file is sent again at the end,
-    because a write to it does not always change its mtime. `every`: seconds between looks. `limit`:
-    the most bytes of outputs to send. `held`: bytes of the changes that the head has received since
-    the last whole archive; None if the head has no archive yet.
+    `scan` returns the outputs' entries and the paths that are left out.
+    `mapped` returns the full paths of files that programs have mapped for
+    writing. Such a file is sent again at the end, because a write to it does
+    not always change its mtime. `every`: seconds between looks. `limit`: the
+    most bytes of outputs to send. `held`: bytes of the changes that the head
+    has received since the last whole archive; None if the head has no archive
+    yet.
     """
 
     def __init__(
@@ -149,7 +152,8 @@ class OutputWatch:
     def _is_whole_due(self, entries: Entries, removed: list[str], lost: set[str]) -> bool:
         """Return whether to send all outputs, to replace the head's archives.
 
-        False while a path cannot be read: the head may have a former version of that path.
+        False while a path cannot be read: the head may have a former version of
+        that path.
         """
         if self._held is None:
             return True
@@ -192,7 +196,8 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
 def counted(names: list[str], *, by_directory: bool = False) -> dict[str, Any]:
     """Return the number of names, the first NAMED names, and the number of the others.
 
-    With `by_directory`, more than NAMED names are grouped by their top directory.
+    With `by_directory`, more than NAMED names are grouped by their top
+    directory.
     """
     counts = dict.fromkeys(names, 1)
     if by_directory and len(names) > NAMED:

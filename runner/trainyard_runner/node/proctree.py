@@ -92,7 +92,8 @@ def send(pids: list[int], number: signal.Signals) -> None:
 def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
     """End processes: SIGTERM, `grace` seconds, SIGKILL for 5 s; return whether none is left.
 
-    `list_pids` is called again before each signal: processes may still start others.
+    `list_pids` is called again before each signal: processes may still start
+    others.
     """
     send(list_pids(), signal.SIGTERM)
     if gone_within(list_pids, grace):
@@ -133,7 +134,8 @@ def is_python(pid: int) -> bool:
 def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> set[str]:
     """Return the full paths of files below a directory that processes have mapped for writing.
 
-    Without `mapped_only`, files open for writing count, too. Without /proc, no files are found.
+    Without `mapped_only`, files open for writing count, too. Without /proc, no
+    files are found.
     """
     paths: set[str] = set()
     for pid in pids:

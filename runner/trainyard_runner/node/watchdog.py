@@ -37,9 +37,10 @@ class Broken(NamedTuple):
 class Rules:
     """Decides when an attempt has to end.
 
-    Times are seconds of a clock that begins with the attempt, and pauses while the node is
-    suspended or overloaded. `moved`: when the last finite value was read. `changed`: when a
-    different value was last read. A failed reading restarts both. `last`: the last finite value.
+    Times are seconds of a clock that begins with the attempt, and pauses while
+    the node is suspended or overloaded. `moved`: when the last finite value was
+    read. `changed`: when a different value was last read. A failed reading
+    restarts both. `last`: the last finite value.
     """
 
     watch: dict[str, Any]
@@ -128,7 +129,8 @@ class MetricWatch:
     def look(self) -> list[tuple[str, Any]]:
         """Start a reading if one is due; return the values of a finished reading as messages.
 
-        Sets `broken` if a rule is broken. The rules' clock advances by at most _PACE per call.
+        Sets `broken` if a rule is broken. The rules' clock advances by at most
+        _PACE per call.
         """
         now = time.monotonic()
         # A suspended or overloaded node pauses the clock: the training must not count as silent.
@@ -148,7 +150,8 @@ class MetricWatch:
     def last(self) -> Iterator[tuple[str, Any]]:
         """After the attempt's end, yield the last values as messages.
 
-        After _LAST_SECONDS, yields a note that the metric was not read to its end.
+        After _LAST_SECONDS, yields a note that the metric was not read to its
+        end.
         """
         give_up = time.monotonic() + _LAST_SECONDS
         reading = self._reading or self._thread.submit(self._reader.new)

@@ -25,7 +25,8 @@ DIRECTORIES = ("checkpoint", "job", "output")
 class Spare:
     """Keeps an ended attempt's directories for the next attempt in the same Ray task.
 
-    Making and removing four directories takes a third of a quick attempt's time on a busy node.
+    Making and removing four directories takes a third of a quick attempt's time
+    on a busy node.
     """
 
     def __init__(self) -> None:
@@ -93,7 +94,8 @@ class Workspace:
     def copy_files(self, files: JobFiles | None, declared: list[str]) -> dict[str, Identity]:
         """Copy the job's files, except over restored outputs; return identities by name.
 
-        Also makes the parent directories of declared outputs, unless a file is in the way.
+        Also makes the parent directories of declared outputs, unless a file is
+        in the way.
         """
         copied: dict[str, Identity] = {}
         if files is not None:
@@ -135,7 +137,8 @@ class Workspace:
     def _state(self) -> list[tuple[int, ...]]:
         """Return the inode, mode, owner, group and ctime of each directory.
 
-        The ctime of the command's directory counts as 0: copying the job's files changes it.
+        The ctime of the command's directory counts as 0: copying the job's
+        files changes it.
         """
         states: list[tuple[int, ...]] = []
         for path in (self.root, self.directory, self.output, self.checkpoint):
@@ -204,9 +207,10 @@ def _defaults(order: Order) -> dict[str, str]:
 def _for_ray(order: Order) -> dict[str, str]:
     """Return variables that give the command, as a driver of Ray, the job's runtime_env.
 
-    `ray.init()` reads them, as under `ray job submit --runtime-env`: the driver's workers have the
-    job's files, packages and variables on every node. Ray merges the runtime_env of a program's own
-    `ray.init(runtime_env=...)` key by key, instead of rejecting it.
+    `ray.init()` reads them, as under `ray job submit --runtime-env`: the
+    driver's workers have the job's files, packages and variables on every node.
+    Ray merges the runtime_env of a program's own `ray.init(runtime_env=...)`
+    key by key, instead of rejecting it.
     """
     environment = dict(order["ray_environment"])
     variables = {**environment.get("env_vars", {}), **order["env"]}

@@ -1,7 +1,8 @@
 """Directories as tar archives in parts: made on a worker node, assembled on the head.
 
-Symbolic links are never followed. A link is kept if its target is inside the archive. Other links
-are left out, as are sockets, pipes, devices, and paths that are too long to open.
+Symbolic links are never followed. A link is kept if its target is inside the
+archive. Other links are left out, as are sockets, pipes, devices, and paths
+that are too long to open.
 """
 
 from __future__ import annotations
@@ -85,8 +86,9 @@ Entries = dict[str, Entry]
 def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
     """Return the entries of everything below `root`, and the paths that are left out.
 
-    Entries are named `prefix`/PATH, with PATH relative to `root`. A directory that cannot be read
-    is left out with its content, and so is `root` itself if it is a link.
+    Entries are named `prefix`/PATH, with PATH relative to `root`. A directory
+    that cannot be read is left out with its content, and so is `root` itself if
+    it is a link.
     """
     found: Entries = {}
     left_out: list[LeftOut] = []
@@ -117,9 +119,10 @@ def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
 def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
     """Return the entries of a declared output, and the paths that are left out.
 
-    `path` is a file, a link, or a directory with everything below it; `name` is its name in the
-    archive. A missing path has no entries and nothing left out. A pipe, a device or a link that
-    leads outside is left out as lost, because the job declares it.
+    `path` is a file, a link, or a directory with everything below it; `name` is
+    its name in the archive. A missing path has no entries and nothing left out.
+    A pipe, a device or a link that leads outside is left out as lost, because
+    the job declares it.
     """
     parent, base = posixpath.split(path)
     entry = _entry(name, root=parent, inside=base)
@@ -137,9 +140,10 @@ def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
 def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> Iterator[bytes]:
     """Yield a tar archive of the entries in parts, without the end mark.
 
-    Without `left_out`, raises ChangedError if a file changed after the scan, and skips a file that
-    this user may not read. With `left_out`, sends each file as it is now, and appends unreadable
-    files to `left_out`. If a file shrinks while it is read, zeros replace its end.
+    Without `left_out`, raises ChangedError if a file changed after the scan,
+    and skips a file that this user may not read. With `left_out`, sends each
+    file as it is now, and appends unreadable files to `left_out`. If a file
+    shrinks while it is read, zeros replace its end.
     """
     pending = bytearray()
     for entry in entries:
@@ -178,8 +182,8 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
 def stays_inside(name: str, target: str) -> bool:
     """Return whether a link stays below the archive's top, even if other paths become links.
 
-    `name` is the link's name. The target must be a relative path in which all ".." come first. They
-    may lead up to the top, but no higher.
+    `name` is the link's name. The target must be a relative path in which all
+    ".." come first. They may lead up to the top, but no higher.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
     ups = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
@@ -205,7 +209,8 @@ class Incoming:
     def finish(self, *, carry: Iterable[str] = ()) -> str:
         """Close the archive, give it its name, and return its sha256.
 
-        The files named in `carry` are first copied from the archive that this one replaces.
+        The files named in `carry` are first copied from the archive that this
+        one replaces.
         """
         wanted = set(carry)
         if wanted and self._path.exists():
@@ -367,8 +372,9 @@ def _sparse_header(
 ) -> bytes:
     """Return the header of a sparse file in GNU's format 1.0, which `tarfile` reads.
 
-    The header has the real name and size, then the offset and length of each segment, and last an
-    empty segment at the file's end. `sent`: bytes of all segments.
+    The header has the real name and size, then the offset and length of each
+    segment, and last an empty segment at the file's end. `sent`: bytes of all
+    segments.
     """
     listed = [*segments, (found.st_size, 0)]
     extents = "".join(

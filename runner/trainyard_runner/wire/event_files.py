@@ -1,8 +1,9 @@
 """Reads the scalars of a TensorBoard event file that grows.
 
-A file is a sequence of records (TFRecord): length, its checksum, the event, its checksum, all
-little-endian. An event is a protocol buffer (tensorflow/core/util/event.proto). This module reads
-the few fields that scalars need, without a library.
+A file is a sequence of records (TFRecord): length, its checksum, the event, its
+checksum, all little-endian. An event is a protocol buffer
+(tensorflow/core/util/event.proto). This module reads the few fields that
+scalars need, without a library.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _LARGEST_STEP = 2**64
 def scalars(file: BinaryIO) -> Iterator[tuple[str, float, float, float]]:
     """Yield (tag, step, value, seconds since 1970) from the file's position on.
 
-    Afterwards, the position is after the last complete record, so that the next call reads an
-    incomplete record again. A damaged record is skipped.
+    Afterwards, the position is after the last complete record, so that the next
+    call reads an incomplete record again. A damaged record is skipped.
     """
     size = os.fstat(file.fileno()).st_size
     while file.tell() + 12 <= size:
@@ -111,7 +112,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 def _whole(message: bytes, at: int) -> tuple[int, int]:
     """Return the varint (a whole number) at an offset, and the offset after it.
 
-    Raises IndexError if the message ends within the varint, ValueError if the varint is too long.
+    Raises IndexError if the message ends within the varint, ValueError if the
+    varint is too long.
     """
     number = message[at]
     if number < 128:  # most keys and lengths have one byte

@@ -1,8 +1,9 @@
 """The events of a run, which the head writes and the operator reads: a dataclass for each kind.
 
-On the stream (`wire.stream`) an event is one JSON object: `seq`, `time`, `event` (its kind), and
-its fields. docs/results.md describes events to users. Later versions may add fields and kinds, but
-rename none: a missing field has its default, and an unknown kind becomes an `Unknown`.
+On the stream (`wire.stream`) an event is one JSON object: `seq`, `time`,
+`event` (its kind), and its fields. docs/results.md describes events to users.
+Later versions may add fields and kinds, but rename none: a missing field has
+its default, and an unknown kind becomes an `Unknown`.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Event:
 class RunStarted(Event):
     """A run began on the head, whose Ray id is `node_id`.
 
-    `checkpoints_at` is the directory of the run's checkpoints on storage that outlives the head;
-    None if the checkpoints are on the head's disk.
+    `checkpoints_at` is the directory of the run's checkpoints on storage that
+    outlives the head; None if the checkpoints are on the head's disk.
     """
 
     kind = "run-started"
@@ -149,8 +150,9 @@ class Metric(Event):
 class CheckpointKept(Event):
     """The head keeps a task's checkpoint in an archive, until the next checkpoint replaces it.
 
-    `bytes` and `files`: size and number of the files in the checkpoint. `archive_bytes` and
-    `sha256`: size and digest of the archive, None in events that an older Trainyard wrote.
+    `bytes` and `files`: size and number of the files in the checkpoint.
+    `archive_bytes` and `sha256`: size and digest of the archive, None in events
+    that an older Trainyard wrote.
     """
 
     kind = "checkpoint"
@@ -167,9 +169,10 @@ class CheckpointKept(Event):
 class OutputsKept(Event):
     """The head has an archive of a task's outputs.
 
-    `number` counts a task's archives from 1, over its attempts. A `whole` archive replaces earlier
-    ones. Any other archive is unpacked over earlier ones, after the files `removed` are deleted.
-    With `each_attempt`, only earlier archives of the same attempt count.
+    `number` counts a task's archives from 1, over its attempts. A `whole`
+    archive replaces earlier ones. Any other archive is unpacked over earlier
+    ones, after the files `removed` are deleted. With `each_attempt`, only
+    earlier archives of the same attempt count.
     """
 
     kind = "outputs"
@@ -191,9 +194,10 @@ class OutputsKept(Event):
 class AttemptEnded(Event):
     """An attempt ended. A field is None if the node was lost before it could report the value.
 
-    `output` is the attempt's last archive, {file, bytes, sha256}; `brought` its outputs on the
-    head, {files, bytes}; `not_brought` and `undeclared` are files, {count, names, more}. `watch` is
-    the rule of the watchdog that ended the attempt.
+    `output` is the attempt's last archive, {file, bytes, sha256}; `brought` its
+    outputs on the head, {files, bytes}; `not_brought` and `undeclared` are
+    files, {count, names, more}. `watch` is the rule of the watchdog that ended
+    the attempt.
     """
 
     kind = "attempt-ended"
@@ -324,8 +328,8 @@ class Continues(Event):
 class RunEnded(Event):
     """A run ended, with the exit code of `train.dispatch`.
 
-    `sweep` is the result of a sweep, {reason, samples, best}. `by` is "operator" if the runner died
-    before it could write this event.
+    `sweep` is the result of a sweep, {reason, samples, best}. `by` is
+    "operator" if the runner died before it could write this event.
     """
 
     kind = "run-ended"

@@ -113,8 +113,9 @@ def lacking(
 ) -> list[str]:
     """Return the resources that all nodes together lack for tasks and their actors.
 
-    Only sums are compared, because Ray places a task's actors on any nodes. `taken`: amounts in use
-    or kept free, by Ray's names. Custom resources are not compared.
+    Only sums are compared, because Ray places a task's actors on any nodes.
+    `taken`: amounts in use or kept free, by Ray's names. Custom resources are
+    not compared.
     """
     wanted = total(tasks)
     short = []
@@ -210,7 +211,8 @@ def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
 def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
     """Return a node for each task, in the tasks' order; None unless all fit at once.
 
-    As Ray's PACK does, places larger tasks first, each on the first node with room.
+    As Ray's PACK does, places larger tasks first, each on the first node with
+    room.
     """
     free = [dict(node.resources) for node in places]
     chosen: dict[int, Node] = {}
@@ -242,8 +244,8 @@ def _first_with_room(
 def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     """Return how many seconds an idle run waits for a node that a task fits.
 
-    Infinity if an autoscaler may add such a node, or room for the task's actors; else
-    `without_growth`.
+    Infinity if an autoscaler may add such a node, or room for the task's
+    actors; else `without_growth`.
     """
     later = members.later(gate, alive)
     if nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later])):
@@ -254,8 +256,9 @@ def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
 def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     """Return how many seconds to wait for a node if no autoscaler adds one for the task.
 
-    An autoscaler does not see a task that was not submitted to Ray. RECREATED if Kubernetes
-    recreates a node that the task fits, or that has room for its actors; else LEAST.
+    An autoscaler does not see a task that was not submitted to Ray. RECREATED
+    if Kubernetes recreates a node that the task fits, or that has room for its
+    actors; else LEAST.
     """
     recreated = members.recreated(gate, alive)
     if nodes.slots(task, recreated):

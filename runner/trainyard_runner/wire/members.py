@@ -1,7 +1,7 @@
 """Compares declared nodes with Ray's: which are missing, and which may join or leave. Pure.
 
-With `names_change`, a recreated node gets another name, as pods of Kubernetes do. Nodes of a group
-are then interchangeable.
+With `names_change`, a recreated node gets another name, as pods of Kubernetes
+do. Nodes of a group are then interchangeable.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ HEAD = "head"
 def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
     """Return those of Ray's living nodes that the cluster file declares.
 
-    Ray may still list nodes that were just removed from the file. Without any declared nodes, all
-    living nodes are returned.
+    Ray may still list nodes that were just removed from the file. Without any
+    declared nodes, all living nodes are returned.
     """
     if not gate.nodes:
         return list(alive)
@@ -34,8 +34,8 @@ def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
 def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     """Return the expected nodes that are not alive, without optional ones.
 
-    With `names_change`, a living node that is optional or has a new name replaces a missing one of
-    its group.
+    With `names_change`, a living node that is optional or has a new name
+    replaces a missing one of its group.
     """
     expected = gate.nodes or ()
     living = list(alive)
@@ -87,7 +87,8 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
 def recreated(gate: Gate, alive: Iterable[Node]) -> list[Node]:
     """Return the missing nodes that Kubernetes recreates; [] without `names_change`.
 
-    Returned nodes other than the head have the name "", because their new names are unknown.
+    Returned nodes other than the head have the name "", because their new names
+    are unknown.
     """
     if not gate.names_change:
         return []

@@ -104,7 +104,8 @@ def _asked(amounts: Mapping[str, float]) -> dict[str, float]:
 def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
     """Return a share of a node's CPUs, GPUs and memory, rounded down.
 
-    More than one GPU is rounded down to a whole number, because Ray rejects 1.5 GPUs.
+    More than one GPU is rounded down to a whole number, because Ray rejects 1.5
+    GPUs.
     """
     gpus = _rounded_down(total.get("GPU", 0.0) * share)
     if gpus > 1:
@@ -146,7 +147,8 @@ def _on_one(task: Task, node: Node) -> int:
 def _may_be_shared(task: Task, node: Node) -> bool:
     """Return whether a task may get a share of a node.
 
-    The node must have CPUs or GPUs; with the task's `on_gpus`, it must have GPUs.
+    The node must have CPUs or GPUs; with the task's `on_gpus`, it must have
+    GPUs.
     """
     if not (node.node_id or node.total.get("CPU")):
         # The size of a future node without declared CPUs is unknown.

@@ -15,7 +15,8 @@ _GIB = 1024**3
 def apply(pieces: Iterable[bytes], directory: Path, *, removed: Iterable[str]) -> list[LeftOut]:
     """Apply the next archive to a directory of outputs; return files that cannot be written.
 
-    First deletes the `removed` paths, then unpacks the archive's `pieces` over the other files.
+    First deletes the `removed` paths, then unpacks the archive's `pieces` over
+    the other files.
     """
     top = directory.resolve()
     for name in removed:

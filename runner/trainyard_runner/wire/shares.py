@@ -18,8 +18,8 @@ Free = Callable[[], Mapping[str, Mapping[str, float]]]
 class Alike:
     """Nodes with the same numbers of CPUs and GPUs.
 
-    `labels` are Ray's label selectors, which select only these nodes among those that fit the task;
-    {} if all nodes that fit have this size.
+    `labels` are Ray's label selectors, which select only these nodes among
+    those that fit the task; {} if all nodes that fit have this size.
     """
 
     nodes: tuple[Node, ...]
@@ -55,8 +55,9 @@ class Asked:
 def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[Task, ...]:
     """Return tasks, with `on_gpus` set for those that ask for a share of a node.
 
-    If the cluster has nodes with GPUs, a share must come from one of them. A task that names a node
-    or group gets a share of the named node, with or without GPUs.
+    If the cluster has nodes with GPUs, a share must come from one of them. A
+    task that names a node or group gets a share of the named node, with or
+    without GPUs.
     """
     has_gpus = any(node.gpus for node in alive) or any(node.gpus for node in gate.nodes or ())
     found = []
@@ -108,9 +109,9 @@ def chosen(
 ) -> Alike | None:
     """Return the nodes of one size for the next task; None while no size has a free place.
 
-    `places` may have nodes that an autoscaler would add. `asked`: the shape's Ray tasks in flight,
-    by size. The size with the most room now is chosen. `free`, which asks Ray, is called only if
-    several sizes have a place.
+    `places` may have nodes that an autoscaler would add. `asked`: the shape's
+    Ray tasks in flight, by size. The size with the most room now is chosen.
+    `free`, which asks Ray, is called only if several sizes have a place.
     """
     candidates = []
     for sized in alike(task, places):
@@ -137,7 +138,8 @@ def chosen(
 def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[Alike] | None:
     """Return nodes of one size for each task of a gang; None unless all tasks fit at once.
 
-    If nodes differ in size, `free` asks Ray, and sizes with room now are preferred.
+    If nodes differ in size, `free` asks Ray, and sizes with room now are
+    preferred.
     """
     sizes_of_tasks = [alike(task, places) for task in tasks]
     if all(len(sizes) == 1 for sizes in sizes_of_tasks):
@@ -162,7 +164,8 @@ def _size(node: Node) -> Size:
 def _labels(members: Sequence[Node], fitting: Sequence[Node]) -> dict[str, str]:
     """Return labels that select only `members` among the `fitting` nodes.
 
-    Labels name groups if possible, because an autoscaler can add nodes of a group; else node ids.
+    Labels name groups if possible, because an autoscaler can add nodes of a
+    group; else node ids.
     """
     groups = {node.group for node in members}
     others = {node.group for node in fitting if node not in members}

@@ -18,7 +18,8 @@ MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
 def fill(text: str, values: Mapping[str, str]) -> str:
     """Replace each placeholder in the text, and `{{` and `}}` by single braces.
 
-    Raises KeyError for a placeholder without a value, which checked job files do not have.
+    Raises KeyError for a placeholder without a value, which checked job files
+    do not have.
     """
     return MARK.sub(lambda mark: values[mark[1]] if mark[1] else mark[0][0], text)
 
@@ -83,7 +84,8 @@ def suggest(trial: Any, space: Space) -> Params:
 def grid(space: Space) -> Iterator[Params]:
     """Yield every configuration of a finite space, each without unused parameters (`when`).
 
-    The same configuration is yielded again for each value of a parameter that it does not use.
+    The same configuration is yielded again for each value of a parameter that
+    it does not use.
     """
     for values in itertools.product(*(parameter["values"] for parameter in space.values())):
         params: Params = {}

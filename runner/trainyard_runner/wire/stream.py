@@ -1,6 +1,7 @@
 """A run's event stream: segments (files) with one event, a JSON object, on each line.
 
-Segments are small, because a reader may have to read the newest one from its beginning.
+Segments are small, because a reader may have to read the newest one from its
+beginning.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ RESERVE = 4 * 1024 * 1024
 class EventStream:
     """Writes events in order, without delay, each atomically.
 
-    Every event has `seq` (0, 1, 2, ... without a gap over all segments) and `time`. The last line
-    of a full segment is the event "continues", which names the next segment.
+    Every event has `seq` (0, 1, 2, ... without a gap over all segments) and
+    `time`. The last line of a full segment is the event "continues", which
+    names the next segment.
     """
 
     def __init__(self, directory: Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -46,8 +48,8 @@ class EventStream:
     def write(self, event: Event) -> None:
         """Append one event.
 
-        On a full disk, a task's output raises OSError at once. Any other event first uses up the
-        reserve, and raises OSError only after that.
+        On a full disk, a task's output raises OSError at once. Any other event
+        first uses up the reserve, and raises OSError only after that.
         """
         try:
             self._write(event)

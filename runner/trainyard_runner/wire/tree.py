@@ -1,7 +1,7 @@
 """Lists and removes directory trees, without following links, at any depth.
 
-The guard imports this module while a task waits. The module therefore avoids `shutil` and
-`dataclasses`, whose imports take 10 ms each.
+The guard imports this module while a task waits. The module therefore avoids
+`shutil` and `dataclasses`, whose imports take 10 ms each.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def files(root: str) -> Iterator[str]:
 def remove(path: str) -> None:
     """Remove a file, a link, or a directory with its content, even if write-protected.
 
-    A missing path is no error. If parts cannot be removed, removes the rest, then raises the first
-    error.
+    A missing path is no error. If parts cannot be removed, removes the rest,
+    then raises the first error.
     """
     for tries_left in reversed(range(_TRIES)):  # a process may still write into the directory
         errors: list[OSError] = []

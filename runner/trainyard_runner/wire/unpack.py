@@ -18,8 +18,9 @@ from trainyard_runner.wire.archive import PART, LeftOut, stays_inside
 def unpack(pieces: Iterable[bytes], directory: Path) -> list[LeftOut]:
     """Extract a tar archive from pieces of bytes; return the members that are left out.
 
-    A member replaces an existing path of the same name only once it is complete. Raises
-    tarfile.TarError for a damaged archive, and OSError for a full disk.
+    A member replaces an existing path of the same name only once it is
+    complete. Raises tarfile.TarError for a damaged archive, and OSError for a
+    full disk.
     """
     directory.mkdir(parents=True, exist_ok=True)
     target = _Target(str(directory))
@@ -76,8 +77,9 @@ def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
 class _Target:
     """The directory that an archive is unpacked into.
 
-    `part` is an unused path at the directory's top. A file or link is first made there, and renamed
-    when complete: no unfinished file has its final name.
+    `part` is an unused path at the directory's top. A file or link is first
+    made there, and renamed when complete: no unfinished file has its final
+    name.
     """
 
     def __init__(self, root: str) -> None:

@@ -51,7 +51,8 @@ def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
 def _unusual(section: ComposeSection) -> dict[str, str]:
     """Return the settings that differ from their defaults.
 
-    An older Trainyard recorded nodes without these keys. Such a node must show no drift.
+    An older Trainyard recorded nodes without these keys. Such a node must show
+    no drift.
     """
     settings = {}
     if section.limits:
@@ -73,8 +74,8 @@ def document(
 ) -> str:
     """Render Docker Compose's document.
 
-    Each node's plan is in a label, so that later commands find drift. `logging` is the default log
-    driver. `of_root` has the images whose user is root.
+    Each node's plan is in a label, so that later commands find drift. `logging`
+    is the default log driver. `of_root` has the images whose user is root.
     """
     security: list[str] = []
     if spec.compose.hardened:
@@ -99,8 +100,8 @@ def document(
 def ray_start(plan: NodePlan) -> list[str]:
     """Return the command of a node's container.
 
-    The dashboard listens on all of the container's addresses. Only the cluster's network reaches
-    them.
+    The dashboard listens on all of the container's addresses. Only the
+    cluster's network reaches them.
     """
     dashboard = ("0.0.0.0", DASHBOARD_PORT)  # noqa: S104
     arguments = ray_nodes.start_arguments(plan, head="head", gcs_port=GCS_PORT, dashboard=dashboard)

@@ -41,8 +41,8 @@ def start(
 ) -> None:
     """Replace the leash's container.
 
-    The container runs as root with the engine's socket, which gives it power over the whole host.
-    So it runs no job, and opens no port.
+    The container runs as root with the engine's socket, which gives it power
+    over the whole host. So it runs no job, and opens no port.
     """
     name = naming.container(cluster, "leash")
     labels = naming.common(cluster, owner)

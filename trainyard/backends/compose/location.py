@@ -19,7 +19,8 @@ from trainyard.spec.cluster import ClusterSpec
 def write(site: Site, engine: Engine) -> None:
     """Record a cluster's Docker host and owner.
 
-    The cluster file, $DOCKER_HOST or this machine's host name may change between commands.
+    The cluster file, $DOCKER_HOST or this machine's host name may change
+    between commands.
     """
     record = {"docker": engine.address, "owner": owner(site)}
     write_cluster(site.state, site.backend, record)
@@ -36,8 +37,8 @@ def owner(site: Site) -> str:
 def connect(spec: ClusterSpec, site: Site) -> Engine:
     """Connect to the recorded Docker host; without a record, to the file's.
 
-    Raises PrerequisiteError if the engine does not answer, and RequestError if another user has
-    a cluster of this name there.
+    Raises PrerequisiteError if the engine does not answer, and RequestError if
+    another user has a cluster of this name there.
     """
     record = read_cluster(site.state, site.backend)
     if record:
@@ -69,7 +70,8 @@ def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
 def refuse_taken_volume(spec: ClusterSpec, site: Site, engine: Engine) -> None:
     """Raise RequestError if another owner's volume has the name of the outputs volume.
 
-    Docker would silently use that volume; it rejects only containers and networks of the same name.
+    Docker would silently use that volume; it rejects only containers and
+    networks of the same name.
     """
     name = naming.outputs(spec.name)
     taken = [volume for volume in docker_containers.volumes(engine) if volume.name == name]
@@ -99,8 +101,8 @@ def _refuse_foreign(
 def _desired_address(spec: ClusterSpec, site: Site) -> str:
     """Return the engine's address: the file's, else the one that `docker` uses here.
 
-    Raises RequestError for an engine over TCP: only SSH reaches the dashboard on its host's
-    loopback.
+    Raises RequestError for an engine over TCP: only SSH reaches the dashboard
+    on its host's loopback.
     """
     address = spec.compose.docker or docker_engine.found_address(site.environ)
     if address.startswith(("unix://", "ssh://")):

@@ -36,8 +36,9 @@ CONTAINER = "container"
 class DockerHost(Machine):
     """A Docker host: a node is a container.
 
-    `image` is the head's desired image; `images` has those of groups that use another. If `image`
-    is None, as for a status, each group's running image is the desired one.
+    `image` is the head's desired image; `images` has those of groups that use
+    another. If `image` is None, as for a status, each group's running image is
+    the desired one.
     """
 
     engine: Engine
@@ -114,7 +115,8 @@ class DockerHost(Machine):
     def address(self) -> str | None:
         """Return the dashboard's URL on this machine; None if no head runs.
 
-        For an engine over SSH, the URL needs this process, which holds the tunnel.
+        For an engine over SSH, the URL needs this process, which holds the
+        tunnel.
         """
         port = self._published(desired.DASHBOARD_PORT)
         if port is None:
@@ -164,7 +166,8 @@ class DockerHost(Machine):
     def start(self, missing: Sequence[str]) -> None:
         """Make and start every missing container.
 
-        Before a missing head starts, all users in containers get access to the outputs volume.
+        Before a missing head starts, all users in containers get access to the
+        outputs volume.
         """
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
         location.write(self.site, self.engine)

@@ -27,8 +27,9 @@ UNMADE = "sg-00000000"
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stage]:
     """Check the file against AWS; return the steps that make what instances need.
 
-    The first step records the cluster's location. With --adopt, a step takes over instances of
-    plain `ray up`. Raises PrerequisiteError or RequestError if the cluster cannot be made.
+    The first step records the cluster's location. With --adopt, a step takes
+    over instances of plain `ray up`. Raises PrerequisiteError or RequestError
+    if the cluster cannot be made.
     """
     locations.refuse_other_account(location)
     unchecked = preflight.steps(spec, site, location)
@@ -101,7 +102,8 @@ def adopt(location: Location) -> list[Step]:
 def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
     """Ask AWS and the registry for the inputs of a launch.
 
-    A running cluster keeps its AMIs and subnets, and its image if the registry does not answer.
+    A running cluster keeps its AMIs and subnets, and its image if the registry
+    does not answer.
     """
     running = []
     if not site.wishes.recreate:

@@ -64,9 +64,10 @@ class Group(NamedTuple):
 class Inputs:
     """The inputs of a launch that are not in the cluster file, mostly from the AWS account.
 
-    `amis` are EC2's descriptions of AMIs, by their names in the file. `subnets` are ids of usable
-    subnets; () if the file names a subnet. `image` is the head's image by digest, "" without
-    containers. `images` has, by group, the images of groups that use another.
+    `amis` are EC2's descriptions of AMIs, by their names in the file. `subnets`
+    are ids of usable subnets; () if the file names a subnet. `image` is the
+    head's image by digest, "" without containers. `images` has, by group, the
+    images of groups that use another.
     """
 
     location: Location
@@ -108,8 +109,8 @@ def _group(
 def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
     """Return the document for `ray up`: the rendered template, merged with `ec2.ray`.
 
-    Raises RequestError if a key of `ec2.ray` cannot be merged, adds a node type without a group in
-    the file, or mounts a file that does not exist.
+    Raises RequestError if a key of `ec2.ray` cannot be merged, adds a node type
+    without a group in the file, or mounts a file that does not exist.
     """
     values = _values(spec, inputs)
     result = _with_additions(_rendered(values), spec.ec2.ray)
@@ -235,8 +236,8 @@ def policy(name: str, role: str) -> str:
 def files(image: str) -> str:
     """Return the path on a node of the directory with the token and variables.
 
-    `image` is "" without containers. In a container, Ray may guess the home directory wrong, so
-    another directory is used.
+    `image` is "" without containers. In a container, Ray may guess the home
+    directory wrong, so another directory is used.
     """
     return "/run/trainyard" if image else "~/.trainyard"
 
@@ -244,7 +245,8 @@ def files(image: str) -> str:
 def environment(spec: ClusterSpec, image: str) -> str:
     """Return the text of the file that every shell on a node loads.
 
-    The file exports Ray's settings, the cluster file's `env`, the token's path, and PATH.
+    The file exports Ray's settings, the cluster file's `env`, the token's path,
+    and PATH.
     """
     variables = {"RAY_AUTH_MODE": "token", **ray_nodes.settings(), **spec.env}
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
@@ -366,7 +368,8 @@ def _start_options(size: Head | WorkerGroup) -> str:
 def _start_of_workers(spec: ClusterSpec) -> str:
     """Return shell code that sets $@ to the options of the worker's group; "" without options.
 
-    The autoscaler has one start command for all groups, so that command must choose.
+    The autoscaler has one start command for all groups, so that command must
+    choose.
     """
     cases = []
     for group in spec.workers:

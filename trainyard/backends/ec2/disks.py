@@ -17,8 +17,9 @@ from trainyard.wording import counted
 def steps(location: Location) -> tuple[Step, Step]:
     """Return two steps of `down --keep-disks`: one before the instances end, and one after.
 
-    The first step makes the disks outlive their instances, and tags them as kept. The second step
-    removes the cluster's tag. In between, a `down` without --keep-disks still removes the disks.
+    The first step makes the disks outlive their instances, and tags them as
+    kept. The second step removes the cluster's tag. In between, a `down`
+    without --keep-disks still removes the disks.
     """
     aws = location.aws
 

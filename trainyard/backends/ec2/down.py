@@ -60,8 +60,9 @@ TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
 def steps(location: Location, site: Site) -> list[Step]:
     """Ask AWS what exists; return the steps that remove it until nothing is left.
 
-    The head ends first, because it launches workers. Raises RequestError for a cluster of another
-    account, and for a cluster of another owner unless `--set name=` selects it.
+    The head ends first, because it launches workers. Raises RequestError for a
+    cluster of another account, and for a cluster of another owner unless `--set
+    name=` selects it.
     """
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}

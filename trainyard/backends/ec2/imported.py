@@ -29,8 +29,8 @@ def is_one(document: Mapping[str, Any]) -> bool:
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return a cluster file's content, and notes on keys that are dropped, moved or filled in.
 
-    Raises RequestError for another cloud than AWS, and for the format of Ray before 1.2
-    (head_node).
+    Raises RequestError for another cloud than AWS, and for the format of Ray
+    before 1.2 (head_node).
     """
     _refuse_other_files(document)
     types: dict[str, dict[str, Any]] = {}
@@ -218,7 +218,8 @@ class _Conversion:
     def _in_all(self, key: str, *, at_most: int | None = None) -> Any:
         """Take and return a value that is the same in all node types.
 
-        If the types differ, or a list has more than `at_most` items, take nothing and return None.
+        If the types differ, or a list has more than `at_most` items, take
+        nothing and return None.
         """
         paths = []
         for kind in self._from.see("available_node_types"):
@@ -257,8 +258,8 @@ class _Conversion:
     def _group(self, kind: str, name: str) -> dict[str, Any]:
         """Return a group's resources and labels.
 
-        Puts settings of its instances (type, AMI, disk, spot) into `ec2.groups`, and keys that only
-        Ray knows into `ec2.ray`.
+        Puts settings of its instances (type, AMI, disk, spot) into
+        `ec2.groups`, and keys that only Ray knows into `ec2.ray`.
         """
         amounts = self._from.take("available_node_types", kind, "resources") or {}
         group, notes = resources(amounts, kind)
@@ -329,7 +330,8 @@ class _Conversion:
     def _started(self, key: str, name: str, groups: Sequence[dict[str, Any]]) -> None:
         """Move parameters of `ray start` from start commands into the groups' `ray_start`.
 
-        Trainyard starts Ray itself, so a command that does anything else becomes a note.
+        Trainyard starts Ray itself, so a command that does anything else
+        becomes a note.
         """
         options: dict[str, str] = {}
         for line in self._from.take(key) or []:

@@ -44,8 +44,8 @@ def discover(
 ) -> Discovered:
     """Ask AWS for clusters with Trainyard's tag, in the regions of these clusters and records.
 
-    `region` adds a region; "all" adds every enabled one. Returns where the given clusters are, and
-    the other tagged clusters.
+    `region` adds a region; "all" adds every enabled one. Returns where the
+    given clusters are, and the other tagged clusters.
     """
     places, problems = _places(clusters)
     default = environ.get("AWS_PROFILE")
@@ -120,8 +120,8 @@ def _everywhere(
 ) -> Iterator[Account]:
     """Yield each profile with the region; for "all", with every region that its account enables.
 
-    If two profiles belong to one account, only the first is used. An account that does not
-    answer adds a line to `remarks`.
+    If two profiles belong to one account, only the first is used. An account
+    that does not answer adds a line to `remarks`.
     """
     seen: set[str] = set()
     for profile in dict.fromkeys(profiles):
@@ -153,7 +153,8 @@ def _ask(aws: Aws, region: str) -> Answer:
 def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
     """Yield each cluster whose tag AWS lists in a region.
 
-    A cluster without instances counts if other resources are left, as a leash ends only instances.
+    A cluster without instances counts if other resources are left, as a leash
+    ends only instances.
     """
     tags = aws.described("tags", {"key": [naming.CLUSTER]}, region=region)
     if not tags:

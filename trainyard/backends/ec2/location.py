@@ -26,9 +26,10 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 class Location:
     """A cluster's place in AWS.
 
-    `state` is the directory of the cluster's record. `owner` is this user's name as an owner.
-    `account` is the recorded account's id; None before the cluster is made. `environ` has the
-    cluster's profile as AWS_PROFILE, for boto3 and `ray up`.
+    `state` is the directory of the cluster's record. `owner` is this user's
+    name as an owner. `account` is the recorded account's id; None before the
+    cluster is made. `environ` has the cluster's profile as AWS_PROFILE, for
+    boto3 and `ray up`.
     """
 
     name: str
@@ -98,7 +99,8 @@ def find(spec: ClusterSpec, site: Site) -> Location:
 def record_step(location: Location, site: Site) -> Step:
     """Return the step that records the cluster's location.
 
-    Later commands then find the cluster even if its file or the environment changes.
+    Later commands then find the cluster even if its file or the environment
+    changes.
     """
 
     def facts() -> dict[str, Any]:

@@ -93,7 +93,8 @@ def _group_statuses(
 ) -> Iterator[NodeStatus]:
     """Yield the status of each instance of a group, then of each missing node.
 
-    `group` is None if the file lacks the group: all its instances are then surplus.
+    `group` is None if the file lacks the group: all its instances are then
+    surplus.
     """
     least = group.least if group else 0
     most = group.most if group else 0
@@ -138,7 +139,8 @@ def step(
 ) -> Step:
     """Return the step that waits until all nodes answer, or raises why a node cannot.
 
-    `before` has the ids of instances that existed before this command: their failures do not count.
+    `before` has the ids of instances that existed before this command: their
+    failures do not count.
     """
 
     def done() -> Answer:
@@ -178,9 +180,10 @@ def refuse_broken(
 ) -> None:
     """Raise the cause if the head's autoscaler cannot launch or set up workers.
 
-    `failed` are workers whose set-up failed. `reached`: the dashboard answers, so the autoscaler's
-    logs can be read. The autoscaler tries each set-up three times (ray/autoscaler/v2,
-    threaded_ray_installer.py). One failed attempt may be chance, and is tolerated.
+    `failed` are workers whose set-up failed. `reached`: the dashboard answers,
+    so the autoscaler's logs can be read. The autoscaler tries each set-up three
+    times (ray/autoscaler/v2, threaded_ray_installer.py). One failed attempt may
+    be chance, and is tolerated.
     """
     lines = autoscaler_lines(location, head) if reached else {}
     log = lines.get("monitor.log", [])

@@ -1,7 +1,8 @@
 """The key pair, security group and role that Trainyard makes and tags for a cluster.
 
-Without these objects, Ray would make others and never remove them: a role with every right over EC2
-and S3, a security group that allows SSH from everywhere, and a key in the user's ~/.ssh.
+Without these objects, Ray would make others and never remove them: a role with
+every right over EC2 and S3, a security group that allows SSH from everywhere,
+and a key in the user's ~/.ssh.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ NAME_ONE = "name one, `ec2.subnet`"
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
     """Check everything; raise one PrerequisiteError with all problems.
 
-    For each optional check that AWS did not answer, returns a step without action for the plan.
+    For each optional check that AWS did not answer, returns a step without
+    action for the plan.
     """
     facts, errors = ask(spec, site, location)
     refuse(spec, facts, {name: error for name, error in errors.items() if name not in OPTIONAL})
@@ -149,7 +150,8 @@ def _full(spec: ClusterSpec, subnets: Objects) -> Iterator[str]:
 def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator[str]:
     """Yield why nodes could not reach AWS, or this machine could not reach the nodes.
 
-    Different routes are a problem too, because AWS would choose a subnet by chance.
+    Different routes are a problem too, because AWS would choose a subnet by
+    chance.
     """
     by_way: dict[str, list[str]] = {}
     for subnet in subnets:

@@ -64,9 +64,10 @@ def ask(
 ) -> tuple[Facts, dict[str, TrainyardError]]:
     """Ask the questions of the preflight; return answers and errors by question.
 
-    Most questions are left out if the region is not enabled, or the cluster has instances. Raises
-    PrerequisiteError without credentials, RequestError if their account is not the recorded one,
-    and AWS's error if AWS does not list the instances.
+    Most questions are left out if the region is not enabled, or the cluster has
+    instances. Raises PrerequisiteError without credentials, RequestError if
+    their account is not the recorded one, and AWS's error if AWS does not list
+    the instances.
     """
     aws = location.aws
     facts: dict[str, Any] = {
@@ -93,8 +94,9 @@ def ask(
 def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, Object]:
     """Ask AWS for the file's AMIs; return the existing AMIs by their names in the file.
 
-    A name is an id, or an SSM parameter that holds an id. `running` maps names to the ids of
-    running instances, which are kept even if the parameter has changed.
+    A name is an id, or an SSM parameter that holds an id. `running` maps names
+    to the ids of running instances, which are kept even if the parameter has
+    changed.
     """
     names = {group.ami for group in groups(spec).values()}
     ids = {}

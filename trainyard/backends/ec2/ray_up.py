@@ -49,8 +49,9 @@ AGAIN = "Run `ray up` again"
 class Launch:
     """One call of `ray up`, which makes a head that matches the file.
 
-    `run` is the process, once started. `head` is the existing head. `ends_workers`: the autoscaler
-    will terminate workers that are outdated or too many.
+    `run` is the process, once started. `head` is the existing head.
+    `ends_workers`: the autoscaler will terminate workers that are outdated or
+    too many.
     """
 
     location: Location
@@ -148,7 +149,8 @@ class Launch:
 def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> list[Step]:
     """Ask AWS for the instances; return the steps that make the cluster match the file.
 
-    The steps end surplus and outdated instances, run `ray up`, set the leash, and wait for nodes.
+    The steps end surplus and outdated instances, run `ray up`, set the leash,
+    and wait for nodes.
     """
     found = snapshot.of_cluster(location)
     before = frozenset(instance.id for instance in found)
@@ -256,8 +258,9 @@ def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
 def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
     """Say whether a head that may have runs must be replaced.
 
-    A head of plain `ray up` must be replaced. So must a head that ran Ray and differs from the
-    file. A head without a fingerprint never ran Ray, and has no runs.
+    A head of plain `ray up` must be replaced. So must a head that ran Ray and
+    differs from the file. A head without a fingerprint never ran Ray, and has
+    no runs.
     """
     written = head.tags.get(naming.HEAD_FROM)
     return naming.CLUSTER not in head.tags or written not in (None, made_from[naming.HEAD_FROM])
@@ -266,8 +269,8 @@ def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
 def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
     """Return the instances to end before `ray up`.
 
-    With --recreate, or if no head runs, returns all instances; else only stopped instances, which
-    Ray would not find.
+    With --recreate, or if no head runs, returns all instances; else only
+    stopped instances, which Ray would not find.
     """
     existing = [instance for instance in found if instance.exists]
     has_head = any(instance.is_head and instance.runs for instance in existing)

@@ -22,8 +22,8 @@ ENDED = ("shutting-down", "terminated")
 class Instance:
     """An instance; `group` is a worker group or "head".
 
-    `status` is the tag in which Ray notes how far it has set up the instance. `reason` is AWS's
-    reason for the instance's end; "" while it runs.
+    `status` is the tag in which Ray notes how far it has set up the instance.
+    `reason` is AWS's reason for the instance's end; "" while it runs.
     """
 
     id: str
@@ -57,8 +57,9 @@ class Instance:
 def of_cluster(location: Location) -> list[Instance]:
     """Ask AWS for the instances with Ray's tag of this cluster, in any state, head first.
 
-    They may belong to another owner, or come from plain `ray up`. Raises RequestError if there are
-    none, and the credentials belong to another account than the recorded one.
+    They may belong to another owner, or come from plain `ray up`. Raises
+    RequestError if there are none, and the credentials belong to another
+    account than the recorded one.
     """
     found = instances(location.aws, {naming.RAY_CLUSTER: location.name})
     if not found:

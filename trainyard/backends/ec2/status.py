@@ -91,7 +91,8 @@ def _stranger(location: Location, found: Sequence[Instance]) -> str:
 def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
     """Return a remark if instances run without the file's leash, else "".
 
-    The leash is set once Ray runs on the head, so a failed `up` leaves instances without a leash.
+    The leash is set once Ray runs on the head, so a failed `up` leaves
+    instances without a leash.
     """
     is_set_up = any(each.is_head and each.runs and naming.HEAD_FROM in each.tags for each in found)
     runs = any(each.runs for each in found)
@@ -139,7 +140,8 @@ def billed(spec: ClusterSpec, site: Site) -> list[str]:
 def connect(spec: ClusterSpec, site: Site) -> Endpoint:
     """Return the dashboard's endpoint, through an SSH tunnel.
 
-    Raises NotReadyError if no head runs, and LockedOutError if a running head cannot be reached.
+    Raises NotReadyError if no head runs, and LockedOutError if a running head
+    cannot be reached.
     """
     location = locations.find(spec, site)
     found = snapshot.of_cluster(location)

@@ -49,8 +49,9 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
     """Ask Ray for its living nodes.
 
-    The state is "broken" if Ray does not answer, and "absent" if the service does not exist or has
-    no running pod. Raises RefusedError if Ray rejects the token.
+    The state is "broken" if Ray does not answer, and "absent" if the service
+    does not exist or has no running pod. Raises RefusedError if Ray rejects the
+    token.
     """
     try:
         endpoint = connect(spec, site)
@@ -91,8 +92,8 @@ def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
 def connect(spec: ClusterSpec, site: Site) -> Endpoint:
     """Return the endpoint; for a Kubernetes service, a port-forward that ends with this process.
 
-    Raises PrerequisiteError for a missing token or service, and NotReadyError if the service has no
-    running pod.
+    Raises PrerequisiteError for a missing token or service, and NotReadyError
+    if the service has no running pod.
     """
     section = _section(spec)
     if not section.service:
@@ -129,7 +130,8 @@ def _section(spec: ClusterSpec) -> ExistingSection:
 def _token(section: ExistingSection, site: Site) -> str | None:
     """Return the token that the section names; None if it names none.
 
-    Raises PrerequisiteError if the file cannot be read, or the variable is not set.
+    Raises PrerequisiteError if the file cannot be read, or the variable is not
+    set.
     """
     if section.token_file:
         # A relative path is relative to the cluster file.

@@ -51,8 +51,8 @@ def named(section: ExistingSection, site: Site) -> Service:
 def address(service: Service) -> str:
     """Forward the service's port, and return its URL here, valid while this process lives.
 
-    Raises MissingServiceError; NotReadyError if no pod behind the service runs; RequestError if the
-    port leads to no port of the pods.
+    Raises MissingServiceError; NotReadyError if no pod behind the service runs;
+    RequestError if the port leads to no port of the pods.
     """
     described = service.kube.get(SERVICE, service.name, service.namespace)
     if described is None:

@@ -1,7 +1,8 @@
 """A RayCluster on Kubernetes, made by the KubeRay operator.
 
-The backend microk8s makes a Kubernetes, and then calls these functions with its own `section`: a
-kubeconfig, context and namespace that replace those in the cluster file's `kuberay`.
+The backend microk8s makes a Kubernetes, and then calls these functions with its
+own `section`: a kubeconfig, context and namespace that replace those in the
+cluster file's `kuberay`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def up_steps(spec: ClusterSpec, site: Site, section: Section = None) -> list[Sta
 def documents(spec: ClusterSpec, site: Site, section: Section = None) -> list[Object]:
     """Return the objects that `up` would apply, without Secrets and secret variables.
 
-    Asks Kubernetes and the registry; raises the same errors as the steps of `up`.
+    Asks Kubernetes and the registry; raises the same errors as the steps of
+    `up`.
     """
     without_secrets = spec.model_copy(update={"env": hidden(spec.env)})
     desired = read_desired(without_secrets, site, section or spec.kuberay)
@@ -85,7 +87,8 @@ def down_steps(
 ) -> list[Stage]:
     """Return the stage with the steps of `down`.
 
-    They remove all that has the cluster's label at the recorded location, whatever the file says.
+    They remove all that has the cluster's label at the recorded location,
+    whatever the file says.
     """
 
     def steps() -> list[Step]:

@@ -33,7 +33,8 @@ class Dashboard:
     def alive(self, token: str | None, cluster_pods: Iterable[Object]) -> frozenset[str]:
         """Ask Ray for the names of its living nodes; OutsideError without an answer.
 
-        A node that is older than its pod is a dead predecessor, which Ray calls alive for a while.
+        A node that is older than its pod is a dead predecessor, which Ray calls
+        alive for a while.
         """
         started = {naming.node_name(pod): pods.ray_started(pod) for pod in cluster_pods}
         return ray_nodes.alive(self.address(), token, started=started)

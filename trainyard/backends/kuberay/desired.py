@@ -1,7 +1,8 @@
 """The desired cluster on Kubernetes, and the existing one.
 
-Kubelets log in to registries only with user and password (core/v1, kubernetes.io/dockerconfigjson).
-They cannot use the token that some `docker login`s store instead.
+Kubelets log in to registries only with user and password (core/v1,
+kubernetes.io/dockerconfigjson). They cannot use the token that some `docker
+login`s store instead.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ HUB_KEY = "https://index.docker.io/v1/"
 class Desired:
     """The desired cluster, and the existing one.
 
-    `live` is the existing RayCluster. `pods` are its pods, or those of a former one of this name.
-    `image` is the head's; `images` has the images of groups that use another. `pull_secret` is the
-    Secret that Trainyard makes; None if the images need no login.
+    `live` is the existing RayCluster. `pods` are its pods, or those of a former
+    one of this name. `image` is the head's; `images` has the images of groups
+    that use another. `pull_secret` is the Secret that Trainyard makes; None if
+    the images need no login.
     """
 
     spec: ClusterSpec
@@ -83,7 +85,8 @@ class Desired:
 def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
     """Ask Kubernetes and the registry for the existing cluster and the desired images.
 
-    Raises an error if the cluster cannot be made, such as for missing rights or a missing image.
+    Raises an error if the cluster cannot be made, such as for missing rights or
+    a missing image.
     """
     where = location.of_section(spec, site, section)
     location.refuse_other(site, where)
@@ -172,8 +175,8 @@ def pull_secret(
 ) -> Object | None:
     """Return the Secret with the logins for these images; None if they need no login.
 
-    `others` are the file's kuberay.pull_secrets. A login that only Docker can use raises
-    PrerequisiteError; with `others`, it is left out.
+    `others` are the file's kuberay.pull_secrets. A login that only Docker can
+    use raises PrerequisiteError; with `others`, it is left out.
     """
     logins: dict[str, dict[str, str]] = {}
     for image in images:

@@ -18,7 +18,8 @@ OPERATOR = "KubeRay operator"
 def findings(where: Location) -> list[Finding]:
     """Return the findings on the operator, and on the hosts of the cluster's pods.
 
-    Without pods nothing is checked. Checks for which the user lacks a right are skipped.
+    Without pods nothing is checked. Checks for which the user lacks a right are
+    skipped.
     """
     existing = cluster_pods(where)
     names = sorted({pods.host(pod) for pod in existing} - {""})

@@ -55,8 +55,9 @@ def _rest_step(where: Location) -> Step:
 def _labelled(where: Location) -> Left:
     """Return the cluster's objects, except RayClusters and what they own.
 
-    Kubernetes removes an owned object together with its owner. Secrets are read by name: the right
-    to list them would be the right to read every Secret of the namespace.
+    Kubernetes removes an owned object together with its owner. Secrets are read
+    by name: the right to list them would be the right to read every Secret of
+    the namespace.
     """
     kube = where.kube
     name = where.name

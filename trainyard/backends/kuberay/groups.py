@@ -47,7 +47,8 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
     """Return the file's groups by name, with the file's numbers of nodes.
 
-    Resources are the RayCluster's; those of a group that it lacks are the file's.
+    Resources are the RayCluster's; those of a group that it lacks are the
+    file's.
     """
     declared = [_declared(HEAD, spec.head, least=1, most=1)]
     for worker in spec.workers:

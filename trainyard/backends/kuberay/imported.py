@@ -321,7 +321,8 @@ class _Conversion:
     def _request_all(self, name: str, cpus: int) -> None:
         """Request all CPUs of the container for a node with `cpus: 0`.
 
-        A cluster file has no CPU limit for such a node: its limit is its request.
+        A cluster file has no CPU limit for such a node: its limit is its
+        request.
         """
         requests = self._groups.setdefault(name, {}).setdefault("requests", {})
         if "cpus" in requests:

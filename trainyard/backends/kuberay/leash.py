@@ -50,8 +50,8 @@ def _name(where: Location) -> str:
 def observe(where: Location) -> LeashStatus | None:
     """Ask Kubernetes for the leash, an annotation of its Deployment.
 
-    Returns None without the Deployment, or if the user may not read it. The leash has a `problem`
-    while its pod is not ready.
+    Returns None without the Deployment, or if the user may not read it. The
+    leash has a `problem` while its pod is not ready.
     """
     deployment = if_allowed(where.kube.get, DEPLOYMENT, _name(where), namespace=where.namespace)
     if deployment is None or naming.LEASH not in pods.annotations_of(deployment):
@@ -76,8 +76,8 @@ def observe(where: Location) -> LeashStatus | None:
 def put(where: Location, leash: LeashStatus) -> None:
     """Apply the leash's objects; do nothing without a RayCluster.
 
-    The RayCluster becomes their owner, and the owner of the cluster's Secrets, so that Kubernetes
-    removes them all with the RayCluster.
+    The RayCluster becomes their owner, and the owner of the cluster's Secrets,
+    so that Kubernetes removes them all with the RayCluster.
     """
     live = location.ray_cluster(where)
     if live is None:

@@ -30,8 +30,8 @@ def discover(
 ) -> Discovered:
     """Ask each Kubernetes of these clusters and records for Trainyard's RayClusters.
 
-    Returns where the given clusters are or would be, and the other RayClusters. `states` are the
-    directories of records. `region` is not used.
+    Returns where the given clusters are or would be, and the other RayClusters.
+    `states` are the directories of records. `region` is not used.
     """
     locations, problems = _located(clusters)
     kubes: dict[tuple[str, str], Kube] = {}

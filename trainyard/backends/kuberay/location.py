@@ -27,8 +27,8 @@ _KEYS = ("namespace", "context", "kubeconfig")
 class Location:
     """The API server, namespace and name of a cluster, which need not exist.
 
-    `section` is the cluster file's `kuberay:`, or another backend's values for its keys. `owner` is
-    this user's name as an owner.
+    `section` is the cluster file's `kuberay:`, or another backend's values for
+    its keys. `owner` is this user's name as an owner.
     """
 
     kube: Kube
@@ -69,8 +69,8 @@ class Owner(NamedTuple):
 def find(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
     """Return the recorded location; without a record, the file's.
 
-    Raises RequestError if the recorded context now leads to another server, or if `--set` names
-    another location.
+    Raises RequestError if the recorded context now leads to another server, or
+    if `--set` names another location.
     """
     record = read(site)
     if record is None:
@@ -167,7 +167,8 @@ def kubectl(location: Location) -> str:
 def kubectl_words(location: Location) -> list[str]:
     """Return `kubectl` with the flags that select this Kubernetes.
 
-    kubectl takes several kubeconfig files only from $KUBECONFIG, so they get no flag.
+    kubectl takes several kubeconfig files only from $KUBECONFIG, so they get no
+    flag.
     """
     words = ["kubectl"]
     files = location.kube.access.files

@@ -66,7 +66,8 @@ def of_pods(name: str) -> str:
 def node_name(pod: Mapping[str, Any]) -> str:
     """Return the name of a pod's Ray node: `head`, or group and the pod's suffix (`gpu-x7k2p`).
 
-    `ray start` in the pod makes the same name from $HOSTNAME (kuberay/manifest, `_ray_start`).
+    `ray start` in the pod makes the same name from $HOSTNAME (kuberay/manifest,
+    `_ray_start`).
     """
     pod_labels = pod["metadata"].get("labels") or {}
     if pod_labels.get(RAY_NODE_TYPE) == "head":

@@ -55,7 +55,8 @@ def text(nodes: Iterable[NodeStatus]) -> str:
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
     """Yield the nodes that a run may expect; Ray may add or remove `optional` nodes.
 
-    If a group is above its minimum, all its nodes are optional: Ray chooses which to remove.
+    If a group is above its minimum, all its nodes are optional: Ray chooses
+    which to remove.
     """
     for group in made:
         existing = []

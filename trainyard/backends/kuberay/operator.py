@@ -57,7 +57,8 @@ class Kuberay:
 def read(location: Location, site: Site) -> Kuberay:
     """Ask Kubernetes for its KubeRay.
 
-    Raises PrerequisiteError if KubeRay is too old, or is missing and may not be installed.
+    Raises PrerequisiteError if KubeRay is too old, or is missing and may not be
+    installed.
     """
     kube = location.kube
     section = location.section.operator
@@ -131,8 +132,8 @@ def find(kube: Kube) -> tuple[Object, ...] | None:
 def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
     """Return the operator's Helm release if Trainyard installed it, or began to.
 
-    An incomplete release lacks Trainyard's description. It counts if its namespace has Trainyard's
-    label.
+    An incomplete release lacks Trainyard's description. It counts if its
+    namespace has Trainyard's label.
     """
     release = helm.release(section.release, section.namespace)
     if release is None or release.description.startswith(BY_US):
@@ -268,8 +269,8 @@ def _install(kuberay: Kuberay) -> None:
 def _remove_half_made(kuberay: Kuberay) -> None:
     """Uninstall a release that a killed or failed Helm left.
 
-    Waits while the release is pending, because another command may be at work. Raises
-    PrerequisiteError for a release that Trainyard did not begin.
+    Waits while the release is pending, because another command may be at work.
+    Raises PrerequisiteError for a release that Trainyard did not begin.
     """
     section = kuberay.section
     helm = kuberay.helm

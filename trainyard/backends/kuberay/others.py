@@ -19,8 +19,8 @@ def discover(
 ) -> list[OthersCluster]:
     """List the RayClusters without Trainyard's label; None means all namespaces.
 
-    Raises PrerequisiteError for a missing context, OutsideError if the user may not list
-    RayClusters.
+    Raises PrerequisiteError for a missing context, OutsideError if the user may
+    not list RayClusters.
     """
     kube = api.connect(config.access(environ, context=context))
     try:
@@ -40,7 +40,8 @@ def discover(
 def _described(cluster: Object, context: str) -> OthersCluster:
     """Describe a RayCluster, with a file that uses its service (backend existing).
 
-    Notes say if the service's name is a guess, or if the cluster needs no token.
+    Notes say if the service's name is a guess, or if the cluster needs no
+    token.
     """
     name = cluster["metadata"]["name"]
     namespace = cluster["metadata"]["namespace"]

@@ -11,7 +11,8 @@ from trainyard.steps import YES, Answer, Step, no
 def of(where: Location, live: Object | None) -> str:
     """Return a cluster's owner; "" if no object names one.
 
-    `live` is the RayCluster. Without it, the outputs claim is read, which may outlive it.
+    `live` is the RayCluster. Without it, the outputs claim is read, which may
+    outlive it.
     """
     found = live or where.kube.get(CLAIM, naming.claim(where.name), namespace=where.namespace)
     if found and location.is_ours(found, where.name):

@@ -30,8 +30,9 @@ class Ended:
 class Container:
     """The present state of a pod's container.
 
-    `ended` is the end of the present run, None while it runs. `last` is the end of the former run.
-    `waiting` and `message` are the reason and text of a container that waits to start.
+    `ended` is the end of the present run, None while it runs. `last` is the end
+    of the former run. `waiting` and `message` are the reason and text of a
+    container that waits to start.
     """
 
     name: str

@@ -27,8 +27,9 @@ TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT, *RAY_KINDS)
 def steps(where: Location, site: Site) -> list[Step]:
     """Return the steps of --purge; for each thing that stays, a step without action says why.
 
-    Raises RequestError if other Ray objects need the operator, ForbiddenError if the user may
-    not list them, and PrerequisiteError if Helm is missing but needed.
+    Raises RequestError if other Ray objects need the operator, ForbiddenError
+    if the user may not list them, and PrerequisiteError if Helm is missing but
+    needed.
     """
     section = where.section.operator
     helm = operator.helm_of(where, site)

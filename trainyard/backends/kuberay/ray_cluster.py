@@ -1,8 +1,9 @@
 """The RayCluster: its drift from the file, its creation, and its predecessor's removal.
 
-KubeRay 1.5 changes a running cluster only in part (ray-operator/controllers/ray/
-raycluster_controller.go, reconcilePods): it resizes groups and makes new groups. A changed pod
-template affects only later pods. Pods of a removed group stay.
+KubeRay 1.5 changes a running cluster only in part
+(ray-operator/controllers/ray/ raycluster_controller.go, reconcilePods): it
+resizes groups and makes new groups. A changed pod template affects only later
+pods. Pods of a removed group stay.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Change:
 def changes(live: Object, desired: Object) -> tuple[Change, ...]:
     """Compare the live RayCluster with the API server's dry run (`desired`).
 
-    In a group that grows, the autoscaler sets the number of nodes, which is never a difference.
+    In a group that grows, the autoscaler sets the number of nodes, which is
+    never a difference.
     """
     old = _described(live)
     new = _described(desired)
@@ -90,7 +92,8 @@ class _Sizes(NamedTuple):
 def _described(ray_cluster: Object) -> Words:
     """Return a RayCluster's content.
 
-    The group "" has the keys of the whole cluster. The word "" means that the group exists.
+    The group "" has the keys of the whole cluster. The word "" means that the
+    group exists.
     """
     spec = ray_cluster["spec"]
     words: Words = {
@@ -187,7 +190,8 @@ def _shown(word: str, value: Any) -> Any:
 def differences(desired: Desired) -> tuple[Change, ...]:
     """Return the differences between the running RayCluster and the file.
 
-    The API server's dry run adds its defaults, so that these are no differences.
+    The API server's dry run adds its defaults, so that these are no
+    differences.
     """
     if desired.running is None:
         return ()
@@ -240,7 +244,8 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
 def replace_step(desired: Desired) -> Step | None:
     """Return the step that removes a former RayCluster, if any.
 
-    Such a RayCluster is to be replaced, is being removed, or is gone but still has pods.
+    Such a RayCluster is to be replaced, is being removed, or is gone but still
+    has pods.
     """
     live = desired.live
     where = desired.location

@@ -43,7 +43,8 @@ def ray_cluster_step(
 ) -> Step:
     """Return the step that removes these RayClusters, and waits for the end of their objects.
 
-    Without the wait, a service that is removed late would block its successor's name.
+    Without the wait, a service that is removed late would block its successor's
+    name.
     """
     kube = location.kube
     name = location.name

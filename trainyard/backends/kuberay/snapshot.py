@@ -35,8 +35,8 @@ def if_allowed(
 class Snapshot:
     """The pods of one owner, head first, and all events of their namespace, oldest first.
 
-    `owner` is a RayCluster or a Deployment. `name` returns a pod's name in messages. A pod may wait
-    `wait_for_machines` seconds for a host.
+    `owner` is a RayCluster or a Deployment. `name` returns a pod's name in
+    messages. A pod may wait `wait_for_machines` seconds for a host.
     """
 
     kube: Kube

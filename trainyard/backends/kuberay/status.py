@@ -215,8 +215,8 @@ def _token_command(where: Location, site: Site) -> str:
 def logs(dashboard: Dashboard, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the last log lines of all nodes, or of `node`.
 
-    With `follow`, new lines come until no pod is left. Raises NotReadyError without pods,
-    UnknownNodeError for an unknown `node`.
+    With `follow`, new lines come until no pod is left. Raises NotReadyError
+    without pods, UnknownNodeError for an unknown `node`.
     """
     where = dashboard.location
     found = node_pods(where)

@@ -40,8 +40,8 @@ def verify(
 ) -> Verified:
     """Let every host that could run the cluster pull the images by digest, and run them.
 
-    Makes a probe pod on each host, and removes it. Raises RegistryError if the registry lacks an
-    image, and PrerequisiteError if no host takes a probe pod.
+    Makes a probe pod on each host, and removes it. Raises RegistryError if the
+    registry lacks an image, and PrerequisiteError if no host takes a probe pod.
     """
     where = location.find(spec, site, section)
     image = resolve.pinned(spec, site.environ, directory=site.directory)
@@ -105,8 +105,8 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
 def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
     """Return the results of the hosts that took a probe pod.
 
-    The remark names the other hosts (tainted, cordoned, full). Raises the first host's error if no
-    host took a pod.
+    The remark names the other hosts (tainted, cordoned, full). Raises the first
+    host's error if no host took a pod.
     """
     refused = [result for result in results if isinstance(result.error, NoHostError)]
     if len(refused) == len(results) and refused[0].error:
@@ -159,7 +159,8 @@ def probe(
 ) -> Object:
     """Return a probe pod, which is like the cluster's pods, with tiny requests.
 
-    Without `host`, the pod may run on any host that matches the head's node selector.
+    Without `host`, the pod may run on any host that matches the head's node
+    selector.
     """
     section = where.section
     groups = [_placement(section, spec, name) for name in spec.groups()]
@@ -239,7 +240,8 @@ def run(
 ) -> list[HostResult]:
     """Make the probe pods (by host), wait until each has ended, and remove them.
 
-    Probe pods of a killed command are removed first. Raises the API's error if it rejects a pod.
+    Probe pods of a killed command are removed first. Raises the API's error if
+    it rejects a pod.
     """
     _remove(where)
     try:

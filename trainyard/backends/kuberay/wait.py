@@ -1,7 +1,7 @@
 """The step of `cluster.up` that waits until Kubernetes, KubeRay and Ray have every node.
 
-KubeRay's status is not enough: it calls a cluster ready even if the dashboard does not answer, and
-the condition RayClusterProvisioned never returns to False.
+KubeRay's status is not enough: it calls a cluster ready even if the dashboard
+does not answer, and the condition RayClusterProvisioned never returns to False.
 """
 
 from __future__ import annotations

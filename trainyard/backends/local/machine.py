@@ -226,8 +226,8 @@ def check(nodes: int, *, memory: int) -> None:
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
     """Return the path and the last lines of the log that says why a node ended.
 
-    If the keeper gave up, this is the last line of the node's own output. Otherwise these logs are
-    tried in order, until one has lines:
+    If the keeper gave up, this is the last line of the node's own output.
+    Otherwise these logs are tried in order, until one has lines:
 
     - the log of the Ray daemon that the keeper names; without a name, and if Ray had started,
       the logs of gcs_server and raylet;

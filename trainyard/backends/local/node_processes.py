@@ -78,7 +78,8 @@ def node_environment(
 ) -> dict[str, str]:
     """Return this process's environment, overridden by the file's, then by Trainyard's.
 
-    RAY_* and TRAINYARD_* of this process are left out. `programs` comes first on PATH.
+    RAY_* and TRAINYARD_* of this process are left out. `programs` comes first
+    on PATH.
     """
     kept = {}
     for key, value in environ.items():

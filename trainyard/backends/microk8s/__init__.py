@@ -109,8 +109,9 @@ def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step |
 def _cluster_removal(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove the cluster from Kubernetes.
 
-    With `purge`, raises RequestError if Kubernetes has Ray objects of others. If Kubernetes does
-    not answer, `purge` only removes the record: MicroK8s' removal will remove everything in it.
+    With `purge`, raises RequestError if Kubernetes has Ray objects of others.
+    If Kubernetes does not answer, `purge` only removes the record: MicroK8s'
+    removal will remove everything in it.
     """
     section = _kubernetes(spec, site)
     if purge:
@@ -178,8 +179,8 @@ def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: b
 def _named(spec: ClusterSpec, site: Site, name: str) -> Host | Object:
     """Return the host, or a Ray node's pod, with this name.
 
-    A host's name is its SSH address or its name in Kubernetes. Raises UnknownNodeError, which
-    lists all names.
+    A host's name is its SSH address or its name in Kubernetes. Raises
+    UnknownNodeError, which lists all names.
     """
     hosts = _lab(spec, site).hosts
     known: dict[str, Host | Object] = {host.name: host for host in hosts}

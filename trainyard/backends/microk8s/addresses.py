@@ -1,8 +1,9 @@
 """The SSH addresses of a lab's hosts that cluster files on this machine have named.
 
-A node's annotation has the host's SSH address, but the host's kubelet may change annotations. With
-a false address, a host could choose where this machine logs in, sends the sudo password, and runs
-commands as root. So only the addresses in this record are trusted.
+A node's annotation has the host's SSH address, but the host's kubelet may
+change annotations. With a false address, a host could choose where this machine
+logs in, sends the sudo password, and runs commands as root. So only the
+addresses in this record are trusted.
 """
 
 from __future__ import annotations

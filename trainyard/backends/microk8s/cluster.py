@@ -61,8 +61,8 @@ def steps(
 def _lookup_step(lab: Lab, after: str) -> Step:
     """Return the step that gives each host's kubelet the address of the cluster's DNS.
 
-    A kubelet may lack the address: a joining host copies the control plane's kubelet arguments, and
-    `enable dns` changes nothing if DNS already runs.
+    A kubelet may lack the address: a joining host copies the control plane's
+    kubelet arguments, and `enable dns` changes nothing if DNS already runs.
     """
     written = "".join(f"{flag}={value}\n" for flag, value in KUBELET_ARGUMENTS.items())
 

@@ -54,8 +54,9 @@ def limits(now: Mapping[str, int]) -> bytes:
 def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
     """Return containerd's files for the cluster's registry, and for each mirror.
 
-    A registry with TLS and a public CA needs no files. Raises PrerequisiteError if a CA cannot be
-    read. Format: https://github.com/containerd/containerd/blob/main/docs/hosts.md.
+    A registry with TLS and a public CA needs no files. Raises PrerequisiteError
+    if a CA cannot be read. Format:
+    https://github.com/containerd/containerd/blob/main/docs/hosts.md.
     """
     found = []
     trusted = _trusted(spec.registry, environ) if spec.registry else None

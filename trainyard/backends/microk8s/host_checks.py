@@ -21,7 +21,8 @@ SKEW_SECONDS = 30.0
 def alone(fact: Facts, host: Host, ports: Mapping[int, str], gpus: int) -> Iterator[str]:
     """Yield the problems of one host.
 
-    `ports` must be free. `gpus` is the total number of GPUs that the cluster needs.
+    `ports` must be free. `gpus` is the total number of GPUs that the cluster
+    needs.
     """
     messages = [
         _architecture(fact),

@@ -42,8 +42,8 @@ def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
 def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
     """Return a warning if MicroK8s is to be installed from a closed channel, else "".
 
-    The first host without MicroK8s asks the store. Without an answer there is no warning, because
-    the installation will fail.
+    The first host without MicroK8s asks the store. Without an answer there is
+    no warning, because the installation will fail.
     """
     bare = [host for host in lab.hosts if facts[host.name].is_bare]
     if lab.snaps or not bare:
@@ -146,9 +146,10 @@ def install_again(host: Host, lab: Lab) -> None:
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
     """Return a step for each host and minor version up to the channel, control planes first.
 
-    A MicroK8s from a snap file gets no step. Raises RequestError for a downgrade, for another
-    channel if `upgrade` is False, for a MicroK8s that differs from the snap file, and for a
-    MicroK8s from a file that has another minor version than the channel.
+    A MicroK8s from a snap file gets no step. Raises RequestError for a
+    downgrade, for another channel if `upgrade` is False, for a MicroK8s that
+    differs from the snap file, and for a MicroK8s from a file that has another
+    minor version than the channel.
     """
     facts = lab.facts()
     found = []
@@ -248,7 +249,8 @@ def _start_step(lab: Lab, after: str) -> Step:
 def start(host: Host) -> None:
     """Start all services of a host, now and at each boot.
 
-    `microk8s start` does nothing on workers, so snap starts the services as well.
+    `microk8s start` does nothing on workers, so snap starts the services as
+    well.
     """
     host.root("snap", "enable", "microk8s", check=False)
     host.microk8s("start", seconds=START_SECONDS, check=False)

@@ -123,7 +123,8 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
 def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
     """Let hosts join in parallel with one token, which is deleted afterwards.
 
-    The token has a TTL: without a TTL, even a failed join would use up the token.
+    The token has a TTL: without a TTL, even a failed join would use up the
+    token.
     """
     first = lab.first
     added = first.microk8s("add-node", "--token-ttl", str(TOKEN_SECONDS), "--format", "json").stdout
@@ -141,8 +142,8 @@ def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
 def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None:
     """Run `microk8s join` on a host; a normal return does not prove that the host has joined.
 
-    Raises PrerequisiteError if the host does not reach the first control plane's ports, and
-    OutsideError if the join fails.
+    Raises PrerequisiteError if the host does not reach the first control
+    plane's ports, and OutsideError if the join fails.
     """
     for port, service in ((AGENT_PORT, "the cluster agent"), (API_PORT, "the API server")):
         if not host.reaches(first.ip, port):
@@ -172,8 +173,9 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
 def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
     """Raise OutsideError if a member of dqlite other than `but` does not answer.
 
-    A change of members could then lose the whole database (microk8s#2348). The first control plane
-    tries the members' ports: without a quorum, Kubernetes still calls a dead node Ready.
+    A change of members could then lose the whole database (microk8s#2348). The
+    first control plane tries the members' ports: without a quorum, Kubernetes
+    still calls a dead node Ready.
     """
     dead = [ip for ip in lab.members() if ip != but and not lab.first.reaches(ip, DQLITE_PORT)]
     if dead:

@@ -56,8 +56,8 @@ def write(path: Path, text: str, server: str) -> None:
 def choose_server(site: Site, path: Path, servers: Sequence[str]) -> None:
     """Replace a kubeconfig's server, if silent, with the first of `servers` that answers.
 
-    Replaces the server in the cluster's record too. If no server with this CA answers, changes
-    nothing: the next request to Kubernetes raises the reason.
+    Replaces the server in the cluster's record too. If no server with this CA
+    answers, changes nothing: the next request to Kubernetes raises the reason.
     """
     text = path.read_text()
     document = yaml.safe_load(text)

@@ -48,10 +48,11 @@ class Host(ssh_hosts.Host):
 class Lab:
     """The hosts of a cluster file, control planes first, and what to install on them.
 
-    MicroK8s is installed from `channel`, or from the files `snaps`; the last of these is
-    MicroK8s itself. `images` are image files to load. `mirrors` are URLs by registry. Answers
-    of hosts are cached until `changed` is called. From then on each `look_again`, which steps
-    call before each check, drops the cached answers.
+    MicroK8s is installed from `channel`, or from the files `snaps`; the last of
+    these is MicroK8s itself. `images` are image files to load. `mirrors` are
+    URLs by registry. Answers of hosts are cached until `changed` is called.
+    From then on each `look_again`, which steps call before each check, drops
+    the cached answers.
     """
 
     hosts: Sequence[Host]
@@ -161,7 +162,8 @@ class Lab:
     def lock(self) -> None:
         """Lock the lab on its first control plane until this command ends.
 
-        Raises NotReadyError, which names the lock's owner, if another command holds the lock.
+        Raises NotReadyError, which names the lock's owner, if another command
+        holds the lock.
         """
         # The lock is lost when the host reboots.
         if self._lock is None or not self._lock.runs:

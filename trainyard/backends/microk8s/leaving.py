@@ -48,8 +48,8 @@ BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 def steps(lab: Lab, site: Site) -> list[Step]:
     """Return the steps before any host joins: they remove hosts, and remains of earlier joins.
 
-    With --remove, the steps remove the cluster's hosts that the file no longer names. Without it,
-    a step warns about these hosts.
+    With --remove, the steps remove the cluster's hosts that the file no longer
+    names. Without it, a step warns about these hosts.
     """
     # Without Kubernetes' answer no host would look like a node, and each would have to leave.
     if not lab.nodes():
@@ -85,8 +85,8 @@ def left_file(
 ) -> dict[str, Object]:
     """Return the nodes of hosts that the file no longer names, dead nodes first.
 
-    `known` are the facts of the file's hosts that answered. Nodes without Trainyard's annotation
-    are left out.
+    `known` are the facts of the file's hosts that answered. Nodes without
+    Trainyard's annotation are left out.
     """
     names = {fact.node for fact in known.values()}
     ips = {host.ip for host in hosts}
@@ -102,7 +102,8 @@ def left_file(
 def refuse_left(lab: Lab) -> None:
     """Raise RequestError if the cluster has hosts that the file no longer names.
 
-    Only the cluster knows these hosts' addresses: without the cluster, their MicroK8s would stay.
+    Only the cluster knows these hosts' addresses: without the cluster, their
+    MicroK8s would stay.
     """
     left = left_file(lab.hosts, lab.facts(), lab.nodes())
     if left:
@@ -168,7 +169,8 @@ def _address(node: Mapping[str, Any]) -> str:
 def _has_remains(lab: Lab, host: Host) -> bool:
     """Say whether the cluster knows a host that must join, or the host has files of a join.
 
-    The join would be rejected ("already known to dqlite", 504), or would have no effect.
+    The join would be rejected ("already known to dqlite", 504), or would have
+    no effect.
     """
     if host is lab.first or is_part(lab, host):
         return False
@@ -214,8 +216,8 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
     """Run `microk8s leave` on a host, once no join runs there; return None if the host has left.
 
-    Otherwise returns the result of `leave`. Starts a stopped host first. On a host that has not
-    joined, only removes the lock of a failed join.
+    Otherwise returns the result of `leave`. Starts a stopped host first. On a
+    host that has not joined, only removes the lock of a failed join.
     """
     if fact.is_stopped:
         # `leave` fails on a stopped host (wrappers/microk8s-leave.wrapper: exit_if_stopped).
@@ -230,7 +232,8 @@ def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
 def _may_be_purged(lab: Lab, host: Host, fact: Facts, refused: Ran) -> bool:
     """Say whether MicroK8s may be purged from a host that could not leave.
 
-    Trainyard must have installed it, and the database must keep its quorum without the host.
+    Trainyard must have installed it, and the database must keep its quorum
+    without the host.
     """
     voters = {member.host for member in lab.members().values() if member.is_voter}
     keeps_quorum = 2 * len(voters - {host.ip}) > len(voters)
@@ -245,8 +248,9 @@ def _before_a_member_leaves(lab: Lab, host: Host) -> None:
 def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
     """Return the step that removes a host from the cluster.
 
-    The node is removed last, because a repeated command finds the host by the node's address.
-    With `forced`, a silent host is removed without being cleaned.
+    The node is removed last, because a repeated command finds the host by the
+    node's address. With `forced`, a silent host is removed without being
+    cleaned.
     """
 
     def done() -> Answer:
@@ -296,7 +300,8 @@ def _ray_pods(lab: Lab, host: Host) -> str:
 def _give_back(lab: Lab, host: Host) -> None:
     """Drain a host, let it leave, and remove from it what Trainyard installed.
 
-    Raises OutsideError if another machine answers at the host's address, or the host cannot leave.
+    Raises OutsideError if another machine answers at the host's address, or the
+    host cannot leave.
     """
     node = lab.nodes()[host.name]
     fact = facts.read(host.connection, now=0.0)

@@ -125,8 +125,8 @@ def _install(host: Host, path: Path, *flags: str) -> None:
 def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
     """Return the image files that a host lacks.
 
-    A file on the host counts if it has the same size, and the same name plus one of the endings
-    `among`.
+    A file on the host counts if it has the same size, and the same name plus
+    one of the endings `among`.
     """
     missing = []
     for path in lab.images:

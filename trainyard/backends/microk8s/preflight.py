@@ -51,8 +51,8 @@ def refuse(
 ) -> None:
     """Raise one PrerequisiteError with all problems.
 
-    `silent` are the problems of hosts that did not answer. If there are no other problems,
-    raises nothing.
+    `silent` are the problems of hosts that did not answer. If there are no
+    other problems, raises nothing.
     """
     found = tuple(problems(hosts, facts, desired))
     if found:
@@ -107,8 +107,8 @@ def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
     """Return a warning about new hosts whose firewall may separate pods, else "".
 
     A warning is enough: MicroK8s itself accepts the packets of its pods
-    (wrappers/run-kubelite-with-args). Hosts with Docker get no warning: Docker accepts the packets
-    of its containers in the same way.
+    (wrappers/run-kubelite-with-args). Hosts with Docker get no warning: Docker
+    accepts the packets of its containers in the same way.
     """
     dropping = []
     for host in hosts:
@@ -192,8 +192,8 @@ def _launch(fact: Facts, host: Host) -> str | None:
 def _docker_later(fact: Facts, host: Host) -> str | None:
     """Return the problem if Docker is installed but not started, on a host that has not joined.
 
-    When Docker starts, MicroK8s would mistake the new bridge for a changed host address, and remove
-    every container.
+    When Docker starts, MicroK8s would mistake the new bridge for a changed host
+    address, and remove every container.
     """
     if fact.snap is None or fact.has_joined:
         return None

@@ -12,7 +12,8 @@ PULLS = ("ContainerCreating", "PodInitializing")
 def waited_for(pods: Sequence[Object]) -> str:
     """Say which pod waits for which image; "" if no pod waits.
 
-    A pod whose image could not be pulled takes precedence, with the kubelet's reason.
+    A pod whose image could not be pulled takes precedence, with the kubelet's
+    reason.
     """
     pulling = ""
     for pod in pods:

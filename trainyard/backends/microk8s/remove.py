@@ -27,9 +27,10 @@ _REMOVE = "remove-microk8s"
 def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
     """Return the steps that remove MicroK8s, clean the hosts, and delete files on this machine.
 
-    Workers are removed first, because they still talk to control planes. `written` are this
-    machine's files about the lab, which are deleted last. Raises an error if snapd does not answer,
-    or if Trainyard installed MicroK8s on only some of the hosts that have it.
+    Workers are removed first, because they still talk to control planes.
+    `written` are this machine's files about the lab, which are deleted last.
+    Raises an error if snapd does not answer, or if Trainyard installed MicroK8s
+    on only some of the hosts that have it.
     """
     facts = lab.facts()
     silent = [host.name for host in lab.hosts if facts[host.name].snapd == UNAVAILABLE]

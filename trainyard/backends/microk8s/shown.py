@@ -16,7 +16,8 @@ from trainyard.spec.cluster import ClusterSpec
 def documents(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """Ask the hosts; return a document for each, and one with the operator chart's values.
 
-    Only an installation reads the launch configuration, so hosts with MicroK8s lack it.
+    Only an installation reads the launch configuration, so hosts with MicroK8s
+    lack it.
     """
     facts = lab.facts()
     lab.put_members_first()

@@ -23,8 +23,8 @@ LEFT = "not in the file any more: trainyard cluster.up --remove"
 class Snapshot:
     """The facts of hosts that answered and the errors of the others, both by name.
 
-    `nodes` are Kubernetes' nodes by IP; {} without an answer. `votes` has the members of dqlite by
-    IP, and whether each votes.
+    `nodes` are Kubernetes' nodes by IP; {} without an answer. `votes` has the
+    members of dqlite by IP, and whether each votes.
     """
 
     facts: Mapping[str, Facts]
@@ -55,7 +55,8 @@ def read(lab: Lab) -> Snapshot:
 def statuses(lab: Lab, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
     """Ask all hosts and Kubernetes; return the status of every host.
 
-    Includes hosts of the cluster that the file no longer names. `nodes` are the Ray nodes.
+    Includes hosts of the cluster that the file no longer names. `nodes` are the
+    Ray nodes.
     """
     return of(lab.hosts, read(lab), nodes)
 

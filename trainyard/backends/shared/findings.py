@@ -24,7 +24,8 @@ def full_disk(
 ) -> Iterator[Finding]:
     """Yield a finding if the disk of `path` is so full that Ray spills no objects to it.
 
-    `usage` returns total, used and free bytes. An unreadable disk yields nothing.
+    `usage` returns total, used and free bytes. An unreadable disk yields
+    nothing.
     """
     with suppress(OSError):
         total, _, free = usage(path)
@@ -39,7 +40,8 @@ def full_disk(
 def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
     """Return a finding for each unfinished step of `up`, or for the error of its check.
 
-    A disruptive step is no repair here: only `cluster.up` checks for runs in flight.
+    A disruptive step is no repair here: only `cluster.up` checks for runs in
+    flight.
     """
     found: list[Finding] = []
     # The index in `found` of each step's finding, by the step's id.

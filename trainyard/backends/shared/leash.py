@@ -1,6 +1,7 @@
 """A cluster's leash, its idle and deadline timer: steps, record and description.
 
-The timer is a program that each backend starts on the cluster (runner/trainyard_runner/leash.py).
+The timer is a program that each backend starts on the cluster
+(runner/trainyard_runner/leash.py).
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _RECORD = "leash.json"
 class Leash:
     """A backend's functions for a cluster's leash.
 
-    `made` returns the cluster's creation time in Unix seconds, or None without a cluster. `set`
-    makes or replaces the leash.
+    `made` returns the cluster's creation time in Unix seconds, or None without
+    a cluster. `set` makes or replaces the leash.
     """
 
     observe: Callable[[], LeashStatus | None]
@@ -158,7 +159,8 @@ def settings(leash: LeashStatus, **more: Any) -> str:
 def source() -> list[str]:
     """Return the command that runs the leash's program; the caller appends the settings.
 
-    The source is an argument of `python3 -c`, so that the image needs nothing but Python.
+    The source is an argument of `python3 -c`, so that the image needs nothing
+    but Python.
     """
     return ["python3", "-c", Path(program.__file__).read_text(encoding="utf-8")]
 
@@ -166,7 +168,8 @@ def source() -> list[str]:
 def ended(now: ClusterStatus, state: Path) -> str:
     """Return a remark if a cluster with a recorded leash no longer runs, else "".
 
-    The remark says whether the leash, by its limits, can have ended the cluster.
+    The remark says whether the leash, by its limits, can have ended the
+    cluster.
     """
     record = read_json(state / _RECORD)
     if not record or now.state not in ("absent", "broken"):

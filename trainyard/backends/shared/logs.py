@@ -1,7 +1,7 @@
 """The log files of a cluster's nodes, as Ray serves them, and the lines added to them.
 
-The files are polled, not streamed: a stream that stays open on a quiet file exhausts Ray's
-dashboard.
+The files are polled, not streamed: a stream that stays open on a quiet file
+exhausts Ray's dashboard.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def followed(
 def ray_files(address: str, token: str | None, only: str) -> Iterator[LogFile]:
     """Ask Ray for the last lines of its living nodes' log files.
 
-    `only` names one node; "" means all. Raises OutsideError if Ray does not answer.
+    `only` names one node; "" means all. Raises OutsideError if Ray does not
+    answer.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         for node in ray.nodes():

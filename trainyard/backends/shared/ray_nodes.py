@@ -67,8 +67,9 @@ class Capacity:
 class NodePlan:
     """The desired state of a node. A node is left unchanged if its recorded plan equals this plan.
 
-    `memory` and `object_store` are in bytes. `gpu_ids` are real GPUs; None if they are simulated.
-    `others` are settings that only one backend has, by their keys in the cluster file.
+    `memory` and `object_store` are in bytes. `gpu_ids` are real GPUs; None if
+    they are simulated. `others` are settings that only one backend has, by
+    their keys in the cluster file.
     """
 
     name: str
@@ -112,8 +113,9 @@ def node_plans(
 ) -> tuple[NodePlan, ...]:
     """Return the plan of every node; each real GPU goes to one node, in the order of GPU ids.
 
-    If the machine has too few GPUs, all GPUs are simulated; without `may_simulate` that raises
-    PrerequisiteError. `machine` names the machine in the message ("this machine").
+    If the machine has too few GPUs, all GPUs are simulated; without
+    `may_simulate` that raises PrerequisiteError. `machine` names the machine in
+    the message ("this machine").
     """
     nodes = spec.nodes()
     gpus = sum(node.gpus for node in nodes)
@@ -186,8 +188,9 @@ def start_arguments(
 ) -> list[str]:
     """Return the arguments of `ray start` for a node, without those that the file adds.
 
-    `head` is the host name or address by which workers reach the head. `dashboard` is the address
-    and port on which the head's dashboard listens. Ray chooses all other ports.
+    `head` is the host name or address by which workers reach the head.
+    `dashboard` is the address and port on which the head's dashboard listens.
+    Ray chooses all other ports.
     """
     node_labels = {"ray.io/node-group": plan.group, **plan.labels}
     labels = [f"{key}={value}" for key, value in node_labels.items()]
@@ -274,8 +277,9 @@ def settings() -> dict[str, str]:
 def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> frozenset[str]:
     """Ask Ray for the names of its living nodes. Raises OutsideError without an answer.
 
-    `started` has the start time of each current node, in Unix seconds of the cluster's machine. An
-    older node is a dead predecessor: Ray calls it alive for another 5 to 20 s.
+    `started` has the start time of each current node, in Unix seconds of the
+    cluster's machine. An older node is a dead predecessor: Ray calls it alive
+    for another 5 to 20 s.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         names = set()

@@ -28,8 +28,8 @@ def is_for_a_shell(value: object) -> bool:
 def placed(written: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[str]]:
     """Return a group's `ray_start`, and a note on each parameter without a place in it.
 
-    `written` excludes parameters with a cluster file key of their own, such as num-cpus. `name` is
-    the group's.
+    `written` excludes parameters with a cluster file key of their own, such as
+    num-cpus. `name` is the group's.
     """
     found: dict[str, Any] = {}
     notes = []

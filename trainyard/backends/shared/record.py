@@ -46,7 +46,8 @@ def make_token(path: Path) -> None:
 def forget_step(state: Path, *, title: str = "Remove the cluster's record") -> Step:
     """Return the step that deletes a cluster's record.
 
-    It must be the last step: after a killed `down`, the next `down` needs the record.
+    It must be the last step: after a killed `down`, the next `down` needs the
+    record.
     """
 
     def done() -> Answer:
@@ -86,7 +87,8 @@ def read_cluster(state: Path, backend: str) -> dict[str, Any] | None:
 def recorded_backend(state: Path) -> str | None:
     """Return the backend that made a cluster; None without a record.
 
-    Raises OutsideError if the record is damaged, or this version lacks the backend.
+    Raises OutsideError if the record is damaged, or this version lacks the
+    backend.
     """
     record = _record(state)
     if record is None:

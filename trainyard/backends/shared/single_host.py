@@ -39,10 +39,11 @@ _START = "start-nodes"
 class ObservedNode:
     """A node that exists, and the plan that it was made from.
 
-    `identity` tells nodes of the same name apart. `runs`: the process or container is running, or
-    is being restarted. `has_run`: Ray may have run on the node. `started` and `made` are in Unix
-    seconds of the machine; a restart changes only `started`. `detail` describes a node that is not
-    simply running.
+    `identity` tells nodes of the same name apart. `runs`: the process or
+    container is running, or is being restarted. `has_run`: Ray may have run on
+    the node. `started` and `made` are in Unix seconds of the machine; a restart
+    changes only `started`. `detail` describes a node that is not simply
+    running.
     """
 
     plan: Plan
@@ -161,8 +162,8 @@ class Machine(ABC):
     def difference(self) -> Difference:
         """Compare the file's nodes with those that run.
 
-        A dead or changed node is both surplus and missing. If the head is dead or changed, so are
-        all workers: a worker cannot outlive its head.
+        A dead or changed node is both surplus and missing. If the head is dead
+        or changed, so are all workers: a worker cannot outlive its head.
         """
         desired = self.desired()
         nodes = self.nodes()
@@ -258,8 +259,8 @@ class Machine(ABC):
     def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:
         """Return the last lines of log files; with `follow`, also new lines while nodes run.
 
-        `node` selects one node; "" means all. Raises NotReadyError without nodes, UnknownNodeError
-        for an unknown `node`.
+        `node` selects one node; "" means all. Raises NotReadyError without
+        nodes, UnknownNodeError for an unknown `node`.
         """
         nodes = self.nodes()
         if node or not nodes:

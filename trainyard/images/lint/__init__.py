@@ -72,7 +72,8 @@ def check(
 ) -> LintReport:
     """Run all checks of an image on the engine.
 
-    `image` may add expectations. Raises PrerequisiteError if the engine lacks the image.
+    `image` may add expectations. Raises PrerequisiteError if the engine lacks
+    the image.
     """
     began = time.monotonic()
     named = checks.reference(reference)

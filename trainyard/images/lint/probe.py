@@ -31,9 +31,10 @@ _LONGEST = 300
 class Probed:
     """The answers of the probe, by question.
 
-    If the image did not run the probe, there are no answers, and `refusal` is the reason. If the
-    entry point did not run the given command, `swallowed` is the last line that it printed, and the
-    answers are from a run without the entry point.
+    If the image did not run the probe, there are no answers, and `refusal` is
+    the reason. If the entry point did not run the given command, `swallowed` is
+    the last line that it printed, and the answers are from a run without the
+    entry point.
     """
 
     facts: Mapping[str, str]
@@ -92,9 +93,9 @@ def script() -> str:
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
     """Run the probe through the image's entry point, and return the answers.
 
-    If the entry point runs nothing, the probe runs again without it. Raises NotReadyError if the
-    probe takes longer than SECONDS, OutsideError if it ends early or the engine cannot run a
-    container.
+    If the entry point runs nothing, the probe runs again without it. Raises
+    NotReadyError if the probe takes longer than SECONDS, OutsideError if it
+    ends early or the engine cannot run a container.
     """
     probed = _run(engine, image, questions)
     if probed.facts or not image.entrypoint:

@@ -1,6 +1,7 @@
 """Find likely secrets in variables, labels, and the commands of layers (`docker history`).
 
-Results name the place and the kind, never the secret. Files in the layers are not read.
+Results name the place and the kind, never the secret. Files in the layers are
+not read.
 """
 
 from __future__ import annotations

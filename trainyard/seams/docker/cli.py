@@ -48,8 +48,8 @@ def build(
 ) -> Ended:
     """Build with BuildKit; the image gets its name only if the build succeeds.
 
-    `context` writes the build's files, Dockerfile included, as a tar stream. `on_line` gets each
-    line of output.
+    `context` writes the build's files, Dockerfile included, as a tar stream.
+    `on_line` gets each line of output.
     """
     # Attestations next to the manifest would make the image depend on the builder.
     environment = {**engine.cli_environment(), "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
@@ -69,9 +69,10 @@ def build_command(
 ) -> list[str]:
     """Return the command that builds an image.
 
-    It contains no proxy values: buildx reads them from its environment. `secrets` maps names to
-    files, which stages may mount by name; the files do not get into the image. `cached` is an image
-    whose layers may be reused; None builds every layer.
+    It contains no proxy values: buildx reads them from its environment.
+    `secrets` maps names to files, which stages may mount by name; the files do
+    not get into the image. `cached` is an image whose layers may be reused;
+    None builds every layer.
     """
     # Only the engine's own builder, `default`, can use a base image that only the engine has.
     words = ["docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"]
@@ -117,8 +118,8 @@ def compose(
 ) -> None:
     """Run a Compose command on a document from stdin, so that it is on no disk.
 
-    `secrets` are the values of variables in the document; only this command's environment has them.
-    Raises OutsideError if the command fails.
+    `secrets` are the values of variables in the document; only this command's
+    environment has them. Raises OutsideError if the command fails.
     """
     command = ["docker", "compose", "--project-directory", "/", "-p", project, "-f", "-", *words]
     ended = programs.run(

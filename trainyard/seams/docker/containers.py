@@ -46,9 +46,10 @@ class Port(NamedTuple):
 class Container:
     """A container as the engine describes it now.
 
-    `state` is created, running, restarting, exited, paused, removing or dead. `health` is starting,
-    healthy or unhealthy; None without a health check. `image` is the reference with which the
-    container was made. `created` and `started` (the last start) are timestamps of the engine.
+    `state` is created, running, restarting, exited, paused, removing or dead.
+    `health` is starting, healthy or unhealthy; None without a health check.
+    `image` is the reference with which the container was made. `created` and
+    `started` (the last start) are timestamps of the engine.
     """
 
     id: str
@@ -138,8 +139,8 @@ def bounded_log(engine: Engine) -> dict[str, Any]:
 class NewContainer:
     """The settings of a container to be made.
 
-    `ports` maps a port inside to the host's (address, port). `volumes` maps names of volumes, or
-    paths of the host, to paths inside.
+    `ports` maps a port inside to the host's (address, port). `volumes` maps
+    names of volumes, or paths of the host, to paths inside.
     """
 
     image: str
@@ -254,9 +255,10 @@ def run_once(
 ) -> Ran:
     """Run a command in a new container of an image; an `entrypoint` replaces the image's own.
 
-    The container is removed in any case, also on Ctrl-C. A command that still runs after `seconds`
-    is killed, and has the exit code KILLED. Raises OutsideError if the engine cannot start the
-    command, for instance because the program does not exist.
+    The container is removed in any case, also on Ctrl-C. A command that still
+    runs after `seconds` is killed, and has the exit code KILLED. Raises
+    OutsideError if the engine cannot start the command, for instance because
+    the program does not exist.
     """
     # Named here, so that the container can be removed if Ctrl-C comes before the engine's answer.
     name = f"trainyard-once-{secrets.token_hex(6)}"

@@ -1,8 +1,9 @@
 """One Docker engine: where it is, and the errors of every call to it.
 
-`docker` finds its engine by $DOCKER_HOST or its current context (Docker Desktop, Colima and
-rootless engines use contexts); docker-py knows only the variable. This module finds one address for
-both, so that they talk to the same engine.
+`docker` finds its engine by $DOCKER_HOST or its current context (Docker
+Desktop, Colima and rootless engines use contexts); docker-py knows only the
+variable. This module finds one address for both, so that they talk to the same
+engine.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ ANSWER_SECONDS = 60
 class Engine:
     """A connection to a Docker engine. `api` is docker-py's client, for modules of `seams` only.
 
-    `socket` is the address for programs: with SSH, the local end of the connection.
+    `socket` is the address for programs: with SSH, the local end of the
+    connection.
     """
 
     address: str

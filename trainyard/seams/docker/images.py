@@ -26,8 +26,9 @@ TINY = b"Trainyard pulled this to prove that Docker here can.\n"
 class ImageFacts:
     """An image as the engine knows it.
 
-    `digests` are the references NAME@DIGEST with which the image was pushed or pulled.
-    `entrypoint` is None if the image has none. `layers` are diff ids, the base's first.
+    `digests` are the references NAME@DIGEST with which the image was pushed or
+    pulled. `entrypoint` is None if the image has none. `layers` are diff ids,
+    the base's first.
     """
 
     id: str

@@ -38,9 +38,9 @@ def push(
 ) -> None:
     """Push REGISTRY/NAME:TAG, which the engine must have. Raises RegistryError.
 
-    `on_retry` is called when Docker retries a layer, which it does for up to a minute without
-    saying why. If `on_retry` raises, the push ends. `on_sent` gets the short id of each layer that
-    was sent.
+    `on_retry` is called when Docker retries a layer, which it does for up to a
+    minute without saying why. If `on_retry` raises, the push ends. `on_sent`
+    gets the short id of each layer that was sent.
     """
 
     tally = LayerTally(on_progress)

@@ -23,9 +23,10 @@ FIELD_MANAGER = "trainyard"
 class Kube:
     """One Kubernetes cluster as one user sees it; threads may share it.
 
-    Every call has a deadline. It raises ApiUnreachableError if no answer comes, ForbiddenError if
-    the user lacks the right, PrerequisiteError if the login is rejected, and KubeError for any
-    other rejection. A missing object is no error for `get`, `list`, `delete`, `serves` and `logs`.
+    Every call has a deadline. It raises ApiUnreachableError if no answer comes,
+    ForbiddenError if the user lacks the right, PrerequisiteError if the login
+    is rejected, and KubeError for any other rejection. A missing object is no
+    error for `get`, `list`, `delete`, `serves` and `logs`.
     """
 
     def __init__(self, access: Access) -> None:
@@ -66,8 +67,8 @@ class Kube:
     ) -> Object:
         """Set an object's fields to those of `body` (server-side apply); return the object.
 
-        Other fields stay. With `dry_run`, the API checks and completes the object, but does not
-        store it.
+        Other fields stay. With `dry_run`, the API checks and completes the
+        object, but does not store it.
         """
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
         if dry_run:
@@ -103,8 +104,8 @@ class Kube:
     ) -> bool:
         """Ask for the removal of an object; False if it does not exist, or has another `uid`.
 
-        The object is gone when `get` returns None, which may take time; with `with_owned`, only
-        after all objects that it owns.
+        The object is gone when `get` returns None, which may take time; with
+        `with_owned`, only after all objects that it owns.
         """
         policy = "Foreground" if with_owned else "Background"
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
@@ -168,7 +169,7 @@ class Kube:
 def connect(access: Access) -> Kube:
     """Return the cluster of a context; send no request yet.
 
-    The same context gives the same object, so that a process logs in once: a login program may take
-    seconds, or prompt the user.
+    The same context gives the same object, so that a process logs in once: a
+    login program may take seconds, or prompt the user.
     """
     return Kube(access)

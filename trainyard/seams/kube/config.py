@@ -1,9 +1,10 @@
 """The Kubernetes cluster that a command works on: a context of kubeconfig files.
 
 If several files set a value, the first one wins
-(kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig). The `kubernetes`
-library reads the files again to log in, but would take the last file's current context. So this
-module chooses the context and passes its name.
+(kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig).
+The `kubernetes` library reads the files again to log in, but would take the
+last file's current context. So this module chooses the context and passes its
+name.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def access(
 ) -> Access:
     """Return a context, by default the current one.
 
-    Without `kubeconfig`, the files of $KUBECONFIG are read, else ~/.kube/config. Raises
-    PrerequisiteError without such a file or context, or if the context cannot be used.
+    Without `kubeconfig`, the files of $KUBECONFIG are read, else
+    ~/.kube/config. Raises PrerequisiteError without such a file or context, or
+    if the context cannot be used.
     """
     listed = _files(environ, kubeconfig, relative_to)
     files = tuple(file for file in listed if file.is_file())

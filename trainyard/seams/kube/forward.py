@@ -1,11 +1,11 @@
 """Ports of this machine that forward to pods while this process lives.
 
-Each connection to such a port looks up its pod, and opens its own connection to the pod. So only
-open connections break when a pod is replaced, the API server restarts or a proxy closes an idle
-connection.
+Each connection to such a port looks up its pod, and opens its own connection to
+the pod. So only open connections break when a pod is replaced, the API server
+restarts or a proxy closes an idle connection.
 
-A connection to a pod is a websocket with the login and TLS context of all other requests.
-`kubernetes.stream` has no timeout and makes its own TLS context.
+A connection to a pod is a websocket with the login and TLS context of all other
+requests. `kubernetes.stream` has no timeout and makes its own TLS context.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def forward(
 ) -> int:
     """Return a port of 127.0.0.1 that forwards to a port of a pod.
 
-    `find` returns the pod's name for each connection; None if no such pod runs. `what` names the
-    pod in messages. Calls with the same cluster, namespace, `what` and `port` return the same port.
+    `find` returns the pod's name for each connection; None if no such pod runs.
+    `what` names the pod in messages. Calls with the same cluster, namespace,
+    `what` and `port` return the same port.
     """
 
     def serve(local: socket.socket) -> str:
@@ -98,8 +99,9 @@ def _connect(transport: Transport, path: str, port: int) -> Any:
 def _relay(local: socket.socket, stream: Any) -> str:
     """Pass bytes both ways until one side ends; return the kubelet's complaint, "" for none.
 
-    One thread serves both directions, because two must not use one TLS connection. If one side does
-    not accept its bytes, both directions wait, so that memory does not fill.
+    One thread serves both directions, because two must not use one TLS
+    connection. If one side does not accept its bytes, both directions wait, so
+    that memory does not fill.
     """
     local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.settimeout(None)
@@ -138,7 +140,8 @@ def _relay(local: socket.socket, stream: Any) -> str:
 def _message(stream: Any) -> tuple[int | None, bytes]:
     """Return (channel, content) of the next message.
 
-    The channel is None once the server closes the stream, and -1 for anything but data.
+    The channel is None once the server closes the stream, and -1 for anything
+    but data.
     """
     from websocket import ABNF
 

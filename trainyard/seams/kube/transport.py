@@ -80,7 +80,8 @@ class Transport:
     ) -> Response:
         """Return the server's answer; the statuses in `accept` count as success, like 2xx.
 
-        After a 401, log in again and repeat the request once. Raises KubeError, PrerequisiteError.
+        After a 401, log in again and repeat the request once. Raises KubeError,
+        PrerequisiteError.
         """
         url = f"{self.access.server}{path}"
         if params:
@@ -240,9 +241,10 @@ def _configuration(access: Access) -> Any:
 class _Shared(ssl.SSLContext):
     """A TLS context that threads may share, because its ALPN protocols never change.
 
-    urllib3 sets the ALPN protocols before each connection. If another thread connects just then,
-    OpenSSL sends freed memory, and the server rejects the handshake with TLSV1_ALERT_DECODE_ERROR
-    or worse (python/cpython issue 141012).
+    urllib3 sets the ALPN protocols before each connection. If another thread
+    connects just then, OpenSSL sends freed memory, and the server rejects the
+    handshake with TLSV1_ALERT_DECODE_ERROR or worse (python/cpython issue
+    141012).
     """
 
     def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:

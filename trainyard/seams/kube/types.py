@@ -31,7 +31,8 @@ class Kind:
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
         """Return the URL's path of an object, of its `part` ("log"), or of the whole kind.
 
-        Without a namespace, the path covers all namespaces. Cluster-scoped kinds ignore it.
+        Without a namespace, the path covers all namespaces. Cluster-scoped
+        kinds ignore it.
         """
         path = self.root
         if self.namespaced and namespace:

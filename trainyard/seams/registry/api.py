@@ -1,7 +1,7 @@
 """A container registry's API: manifests, repositories, tags.
 
-Docker pushes and pulls images; this module asks the registry for its content (OCI distribution
-specification 1.1).
+Docker pushes and pulls images; this module asks the registry for its content
+(OCI distribution specification 1.1).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Blob(NamedTuple):
 class Manifest:
     """A manifest as the registry gave it.
 
-    The index of a multi-platform image has no config or layers, but `platforms`: the digests of the
-    platforms' manifests.
+    The index of a multi-platform image has no config or layers, but
+    `platforms`: the digests of the platforms' manifests.
     """
 
     digest: str
@@ -68,10 +68,11 @@ class Manifest:
 class RegistryApi:
     """A connection to one registry; use it as a context manager. Threads may share it.
 
-    `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA of the registry's
-    certificate; None trusts the CAs of certifi and of this system, as Docker does. `transport`
-    replaces the network in tests. Every method may raise a RegistryError; its class names the cause
-    (GoneError, CertificateError, LoginError...).
+    `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA
+    of the registry's certificate; None trusts the CAs of certifi and of this
+    system, as Docker does. `transport` replaces the network in tests. Every
+    method may raise a RegistryError; its class names the cause (GoneError,
+    CertificateError, LoginError...).
     """
 
     def __init__(
@@ -118,7 +119,8 @@ class RegistryApi:
     def manifest(self, name: str, reference: str) -> Manifest | None:
         """Return the manifest of a tag or digest, or None if the registry has none.
 
-        Raises DamagedError if the manifest is malformed, or does not match its digest.
+        Raises DamagedError if the manifest is malformed, or does not match its
+        digest.
         """
         doing = f"read the manifest {name}:{reference}"
         headers = {"Accept": ", ".join(MEDIA_TYPES)}

@@ -1,7 +1,7 @@
 """Answers to a registry's challenge: Basic, or Bearer with a token from its realm.
 
-A login is sent only after the registry asks for one, and only to a host that the registry names
-(distribution's token authentication).
+A login is sent only after the registry asks for one, and only to a host that
+the registry names (distribution's token authentication).
 """
 
 from __future__ import annotations

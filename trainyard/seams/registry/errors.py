@@ -1,8 +1,9 @@
 """Rejections by a registry, or by a Docker engine or kubelet that uses it, with hints.
 
-One cause has several texts. Trainyard's own requests get the registry's JSON or OpenSSL's texts;
-Docker and the kubelet report Go's. The texts were seen with Docker 20.10, containerd 1.6 and
-docker-registry 2.8; the x509 texts are those of Go's crypto/x509.
+One cause has several texts. Trainyard's own requests get the registry's JSON or
+OpenSSL's texts; Docker and the kubelet report Go's. The texts were seen with
+Docker 20.10, containerd 1.6 and docker-registry 2.8; the x509 texts are those
+of Go's crypto/x509.
 """
 
 from __future__ import annotations
@@ -206,7 +207,8 @@ RULES: tuple[Rule, ...] = (
 def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryError:
     """Return the error for a failure's text, with the cause if a rule knows the text.
 
-    The error's `where` has the text. `who` is the owner of the login: " of ray from $PASSWORD".
+    The error's `where` has the text. `who` is the owner of the login: " of ray
+    from $PASSWORD".
     """
     excerpt = " ".join(_PAGE.sub("", text).split())[:500]
     cause = explain(text, RULES, registry=registry, who=who, client="Docker")

@@ -1,7 +1,7 @@
 """The login to a registry, from the cluster file, `docker login`, or AWS for 12 hours.
 
-Secrets get only into requests to the registry and the Docker engine, never into arguments, logs or
-messages.
+Secrets get only into requests to the registry and the Docker engine, never into
+arguments, logs or messages.
 """
 
 from __future__ import annotations

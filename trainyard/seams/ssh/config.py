@@ -79,9 +79,9 @@ class Address:
 class Settings:
     """How to reach one host.
 
-    `agent` is the socket of an agent that holds keys, "" for none. With `named_first`, `keys` are
-    offered before the agent's keys. With `pin`, an unknown host key is not rejected, but written to
-    the first of `known_hosts`.
+    `agent` is the socket of an agent that holds keys, "" for none. With
+    `named_first`, `keys` are offered before the agent's keys. With `pin`, an
+    unknown host key is not rejected, but written to the first of `known_hosts`.
     """
 
     host: str
@@ -131,8 +131,8 @@ def settings(
 ) -> Settings:
     """Return the settings for a host from ~/.ssh/config and /etc/ssh/ssh_config.
 
-    With an `identity`, no other key is offered, and the host key is pinned in the identity's file.
-    Raises PrerequisiteError if a file is broken.
+    With an `identity`, no other key is offered, and the host key is pinned in
+    the identity's file. Raises PrerequisiteError if a file is broken.
     """
     home = Path(environ.get("HOME") or Path.home())
     options = _lookup(address, home)
@@ -203,7 +203,8 @@ def _lookup(address: Address, home: Path) -> dict[str, Any]:
 def _blocks_about(host: str, written: str) -> Iterator[str]:
     """Yield the blocks that may be about a host.
 
-    paramiko tries the patterns of every block: 45 ms per host in a file of 1,000 hosts.
+    paramiko tries the patterns of every block: 45 ms per host in a file of
+    1,000 hosts.
     """
     for first, block in _blocks(written):
         if first[0].lower() != "host" or _PATTERN.search(" ".join(first)) or host in first:

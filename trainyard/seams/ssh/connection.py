@@ -78,9 +78,10 @@ class Held:
 class Connection:
     """A host; threads may share it.
 
-    All methods raise HostError if the host cannot be reached or rejects the login, BrokenError if
-    the connection broke. `via` is the host from which this host is reached; without `via`, the SSH
-    configuration may name jump hosts. `identity` is a key that Trainyard made.
+    All methods raise HostError if the host cannot be reached or rejects the
+    login, BrokenError if the connection broke. `via` is the host from which
+    this host is reached; without `via`, the SSH configuration may name jump
+    hosts. `identity` is a key that Trainyard made.
     """
 
     def __init__(
@@ -150,7 +151,8 @@ class Connection:
     ) -> Ran:
         """Run a command to its end; its input is `stdin`, then the content of the file `then`.
 
-        Raises NotReadyError if the command still runs after `seconds`; it is not ended.
+        Raises NotReadyError if the command still runs after `seconds`; it is
+        not ended.
         """
         channel = self.session()
         with ThreadPoolExecutor(4) as pool:
@@ -193,8 +195,8 @@ class Connection:
     def hold(self, command: Sequence[str]) -> Held:
         """Start a command as root; it prints a line, and runs until its input ends.
 
-        The input ends with the returned `Held`, or with this process. Raises NotReadyError if the
-        line does not come within HOLD_SECONDS.
+        The input ends with the returned `Held`, or with this process. Raises
+        NotReadyError if the line does not come within HOLD_SECONDS.
         """
         words, password = self._sudo_words()
         channel = self.session()
@@ -215,8 +217,9 @@ class Connection:
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
         """Return the local command that runs `command` as root on the host, with local stdin.
 
-        On a terminal, sudo prompts for its password. Without one, this call asks the host whether
-        sudo needs a password, which the command then reads from $TRAINYARD_SUDO_PASSWORD.
+        On a terminal, sudo prompts for its password. Without one, this call
+        asks the host whether sudo needs a password, which the command then
+        reads from $TRAINYARD_SUDO_PASSWORD.
         """
         words = ["sudo"]
         password = b""

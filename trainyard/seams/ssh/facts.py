@@ -47,9 +47,10 @@ LONGEST_SHOWN = 60
 class Facts:
     """A host at one moment. `memory` is in bytes.
 
-    `skew` is how many seconds the host's clock is ahead of this machine's. `addresses` maps IPv4
-    addresses to interfaces; `listening` has ports. `gpus` counts the NVIDIA GPUs that the driver
-    knows, `displays` all NVIDIA display devices on the PCI bus.
+    `skew` is how many seconds the host's clock is ahead of this machine's.
+    `addresses` maps IPv4 addresses to interfaces; `listening` has ports. `gpus`
+    counts the NVIDIA GPUs that the driver knows, `displays` all NVIDIA display
+    devices on the PCI bus.
     """
 
     hostname: str
@@ -73,8 +74,8 @@ def read(
 ) -> Fact:
     """Ask a host for its facts and the fields of `script`; return `more(fields, facts)`.
 
-    `now` is this machine's clock, in seconds. Raises HostError if the host cannot be asked, or if a
-    fact cannot be read.
+    `now` is this machine's clock, in seconds. Raises HostError if the host
+    cannot be asked, or if a fact cannot be read.
     """
     began = time.monotonic()
     ran = connection.sudo(["sh", "-c", SCRIPT + script])
@@ -118,8 +119,9 @@ def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
     """Return the facts in a host's fields.
 
-    The host was asked at `now`, and its fields arrived `seconds` later. A missing field is "".
-    Raises ValueError for a field that cannot be read, such as a missing clock.
+    The host was asked at `now`, and its fields arrived `seconds` later. A
+    missing field is "". Raises ValueError for a field that cannot be read, such
+    as a missing clock.
     """
     ahead = fact(fields, "clock", float) - now
     interfaces = re.findall(r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"))

@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that forward to another host by SSH.
 
-Each connection has its own SSH channel. If the SSH connection breaks, only open channels are lost:
-the next channel opens a new connection.
+Each connection has its own SSH channel. If the SSH connection breaks, only open
+channels are lost: the next channel opens a new connection.
 """
 
 from __future__ import annotations

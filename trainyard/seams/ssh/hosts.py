@@ -53,8 +53,8 @@ class Host:
 def last_words(printed: str) -> str:
     """Return a program's last message on one line; snapd folds messages at 79 columns.
 
-    Indented lines continue the message above. Lines without a letter or digit, such as snapd's rule
-    below a quotation, are skipped.
+    Indented lines continue the message above. Lines without a letter or digit,
+    such as snapd's rule below a quotation, are skipped.
     """
     lines = [line for line in printed.splitlines() if re.search(r"\w", line)]
     first = max(len(lines) - 1, 0)
@@ -73,8 +73,8 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
     """Return a host for each [user@]host[:port]; look up IP addresses that are None.
 
-    No host is asked yet. A host with an unknown name gets the IP "": connecting to it reports the
-    name, unless a jump host knows it.
+    No host is asked yet. A host with an unknown name gets the IP "": connecting
+    to it reports the name, unless a jump host knows it.
     """
     names = Counter(config.parse(address).host for address in ips)
 

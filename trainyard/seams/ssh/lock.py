@@ -20,7 +20,8 @@ exec cat > /dev/null"""
 def take(connection: Connection, path: str) -> Held:
     """Lock a file on the host while the returned object exists.
 
-    Raises NotReadyError, with the owner's name, if another command has the lock.
+    Raises NotReadyError, with the owner's name, if another command has the
+    lock.
     """
     owner = f"{getpass.getuser()}@{socket.gethostname()}"
     lock = connection.hold(["sh", "-c", LOCK, "sh", path, owner])

@@ -121,7 +121,8 @@ def unreachable(error: Exception, address: Address, settings: Settings) -> Train
 def known_lines(host: str, text: str) -> Iterator[str]:
     """Yield the lines of a known_hosts file about a host.
 
-    ssh may hash names, with a salt for each line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
+    ssh may hash names, with a salt for each line (sshd(8), SSH_KNOWN_HOSTS FILE
+    FORMAT).
     """
     for line in text.splitlines():
         hashed = _HASHED.match(line)

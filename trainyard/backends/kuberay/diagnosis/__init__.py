@@ -1,7 +1,7 @@
 """Why pods do not run; each module has the rules for one kind of cause.
 
-Kubernetes spreads its reasons over conditions, container states and events. The order of the rules
-puts a cause before its consequences.
+Kubernetes spreads its reasons over conditions, container states and events. The
+order of the rules puts a cause before its consequences.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def _of_containers(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
 def _of_waiting(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     """Return the cause if a worker still waits for a head that is ready.
 
-    KubeRay's init container in the worker (`wait-gcs-ready`) polls the head every 5 s.
+    KubeRay's init container in the worker (`wait-gcs-ready`) polls the head
+    every 5 s.
     """
     if not pods.waits_for_head(pod) or snapshot.head is None or not pods.is_ready(snapshot.head):
         return None

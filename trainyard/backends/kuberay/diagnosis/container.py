@@ -1,8 +1,9 @@
 """Why a container's image cannot be pulled, or the container does not start or ends; pure.
 
-The reasons are the kubelet's (kubernetes/pkg/kubelet). The texts are from the kubelet, containerd
-(remotes/docker) and runc. trainyard/seams/registry/errors.py has the rules for registries' texts,
-this module the rules and hints for hosts.
+The reasons are the kubelet's (kubernetes/pkg/kubelet). The texts are from the
+kubelet, containerd (remotes/docker) and runc.
+trainyard/seams/registry/errors.py has the rules for registries' texts, this
+module the rules and hints for hosts.
 """
 
 from __future__ import annotations

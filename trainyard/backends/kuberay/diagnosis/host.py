@@ -64,9 +64,9 @@ _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )"
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
     """Return a diagnosis if a pod's host is gone or not ready.
 
-    If the user may not read hosts, `hosts` lacks the host. The host then counts as not ready if the
-    pod's condition Ready is False while ContainersReady is True
-    (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
+    If the user may not read hosts, `hosts` lacks the host. The host then counts
+    as not ready if the pod's condition Ready is False while ContainersReady is
+    True (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
     """
     name = pods.host(pod)
     if name not in hosts:

@@ -1,8 +1,10 @@
 """Why a RayCluster's pods are not made; pure.
 
-The operator's texts are from ray-operator/controllers/ray/raycluster_controller.go
-(calculateStatus, reconcilePods), KubeRay 1.5.1. If the API server rejects a pod
-(kubernetes/plugin/pkg/admission), the condition ReplicaFailure and events say why.
+The operator's texts are from
+ray-operator/controllers/ray/raycluster_controller.go (calculateStatus,
+reconcilePods), KubeRay 1.5.1. If the API server rejects a pod
+(kubernetes/plugin/pkg/admission), the condition ReplicaFailure and events say
+why.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
 def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
     """Yield why the operator does not make a RayCluster's pods; nothing without a RayCluster.
 
-    First comes at most one reason from the RayCluster or the operator. Then come the head and the
-    workers, if KubeRay has replaced them several times.
+    First comes at most one reason from the RayCluster or the operator. Then
+    come the head and the workers, if KubeRay has replaced them several times.
     """
     cluster = snapshot.owner
     if cluster is None:

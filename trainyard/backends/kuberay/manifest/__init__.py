@@ -29,7 +29,8 @@ IDLE_SECONDS = 60
 class Documents:
     """The objects to apply; None if the cluster file does not ask for one.
 
-    `budget` and `network_policy` are applied with the RayCluster as their owner.
+    `budget` and `network_policy` are applied with the RayCluster as their
+    owner.
     """
 
     namespace: Object

@@ -57,8 +57,8 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 class Inputs:
     """All inputs of the rendered objects.
 
-    `image` is the head's; `images` has the images of groups that use another. `owner` is the
-    cluster's owner.
+    `image` is the head's; `images` has the images of groups that use another.
+    `owner` is the cluster's owner.
     """
 
     spec: ClusterSpec
@@ -79,8 +79,9 @@ class Inputs:
 class NodeSize:
     """The size of each node of a group; all memory is in bytes.
 
-    `memory` is the node's limit, object store included. `cpus` are the CPUs that Ray gives to
-    tasks; 0 keeps tasks off the node. `cpu_limit` is the container's and never 0: Ray needs CPUs.
+    `memory` is the node's limit, object store included. `cpus` are the CPUs
+    that Ray gives to tasks; 0 keeps tasks off the node. `cpu_limit` is the
+    container's and never 0: Ray needs CPUs.
     """
 
     group: str
@@ -219,7 +220,8 @@ def quantity(size: int) -> str:
 def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
     """Return HOME and USER for a `run_as_user` that the image may not know.
 
-    Without USER, getpass.getuser() raises KeyError, and PyTorch's compiler fails.
+    Without USER, getpass.getuser() raises KeyError, and PyTorch's compiler
+    fails.
     """
     if security.run_as_user:
         return {"HOME": directory, "USER": "ray", "LOGNAME": "ray"}
@@ -264,7 +266,8 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
     """Return the affinity that spreads nodes over hosts, or keeps them together.
 
-    ReadWriteOnce storage works on one host only, so all nodes must share a host.
+    ReadWriteOnce storage works on one host only, so all nodes must share a
+    host.
     """
     # The second label excludes probe pods, which have the cluster's label as well.
     ours = {"matchLabels": {naming.CLUSTER: spec.name, "ray.io/is-ray-node": "yes"}}
