@@ -1,4 +1,7 @@
-"""Trainyard's control plane on the operator's machine; `Cluster`, `Job` and `Run` for Python."""
+"""Trainyard's control plane, which runs on the operator's machine.
+
+`Cluster`, `Job` and `Run` are its interface for Python.
+"""
 
 from __future__ import annotations
 

@@ -110,7 +110,10 @@ def explain(
 
 
 def merged(causes: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Merge causes with the same message and error class, and join their nodes and hosts."""
+    """Merge causes that have the same message and error class.
+
+    A merged cause has the nodes and hosts of all its parts.
+    """
     found: dict[tuple[str, str], Diagnosis] = {}
     for cause in causes:
         key = cause.message, cause.error.__name__

@@ -1,4 +1,4 @@
-"""A cluster's endpoint and expected nodes: all that dispatch and smoke know about a cluster."""
+"""A cluster's endpoint: all that dispatch and smoke know about a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainyard_runner.wire.plan import ExpectedNode
 
 @dataclass(frozen=True)
 class MissingPackage:
-    """A package that a Python installation lacks; `python` is the interpreter's path."""
+    """A package that a Python lacks; `python` is the interpreter's path."""
 
     name: str
     python: str
@@ -19,7 +19,7 @@ class MissingPackage:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The HTTP address and token of a cluster's dashboard, and what to expect there.
+    """The address and token of a cluster's dashboard, and what to expect.
 
     `expected` (the nodes) and `ray_version` are None for a cluster that
     Trainyard did not make. `image` is the digest reference that the nodes run;

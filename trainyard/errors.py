@@ -1,4 +1,4 @@
-"""The errors that users see; each says what happened, where, and what to try."""
+"""The errors that users see: what happened, where, and what to try."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TrainyardError(Exception):
         self.problems = problems
 
     def lines(self) -> list[str]:
-        """Return the lines for the user: error, place, a bullet for each problem, hint."""
+        """Return the lines for the user: error, place, problems, hint."""
         lines = [self.what]
         if self.where:
             lines.append(f"  at {self.where}")
@@ -58,7 +58,10 @@ class JobFailedError(TrainyardError, exit_code=1):
 
 
 class RequestError(TrainyardError, exit_code=2):
-    """The request is wrong: a file or a flag. `problems` has every mistake, not only the first."""
+    """The request is wrong: a file or a flag.
+
+    `problems` has every mistake, not only the first.
+    """
 
 
 class PrerequisiteError(TrainyardError, exit_code=3):
@@ -78,11 +81,14 @@ class SmokeError(TrainyardError, exit_code=5):
 
 
 class LintError(TrainyardError, exit_code=5):
-    """An image failed `image.lint`; nothing was pushed. `problems` has every failed check."""
+    """An image failed `image.lint`, and nothing was pushed.
+
+    `problems` has every failed check.
+    """
 
 
 class DoctorError(TrainyardError, exit_code=5):
-    """`cluster.doctor` found something that is broken or will break, and printed it."""
+    """`cluster.doctor` found, and printed, what is broken or will break."""
 
 
 class OutsideError(TrainyardError, exit_code=6):
@@ -98,14 +104,14 @@ class InterruptedRunError(TrainyardError, exit_code=130):
 
 
 def reason_of(error: Exception) -> str:
-    """Return an error's cause, without place and hint, to quote it in another message."""
+    """Return an error's cause, without place and hint, to be quoted."""
     if isinstance(error, TrainyardError):
         return error.what
     return f"{type(error).__name__}: {error}"
 
 
 def in_a_line(error: TrainyardError) -> str:
-    """Return the error on one line, without its hint: with its problems, or else its place."""
+    """Return the error on one line: with its problems, or else its place."""
     if error.problems:
         return "; ".join([error.what, *map(str, error.problems)])
     if error.where:

@@ -1,4 +1,4 @@
-"""A lock on a cluster or a registry: only one command at a time may change it."""
+"""A lock: only one command at a time may change a cluster or registry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_SECONDS = 600.0
 
 @contextmanager
 def alone(path: Path, progress: Progress, *, keep: Callable[[], bool], what: str) -> Iterator[None]:
-    """Hold a lock file, so that other commands on this cluster or registry wait.
+    """Hold a cluster's or registry's lock file, so that other commands wait.
 
     Afterwards, the file is removed unless `keep` returns true. The kernel frees
     the lock of a killed process. Raises NotReadyError if another command holds
@@ -58,7 +58,10 @@ def _wait(path: Path, progress: Progress, what: str) -> int:
 
 
 def taken(path: Path) -> int | None:
-    """Lock a file; return its descriptor, None if another command locked or removed it."""
+    """Lock a file, and return its descriptor.
+
+    Returns None if another command has locked or removed the file.
+    """
     # Without O_NOFOLLOW, a symbolic link could make root create or lock a file elsewhere.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:

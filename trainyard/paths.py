@@ -1,4 +1,4 @@
-"""Paths of users' files, of files that Trainyard ships, and of records about clusters."""
+"""Paths of users' files, of shipped files, and of records about clusters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Here:
 
 
 def shipped(directory: str) -> Path:
-    """Return a directory that Trainyard ships, from the wheel or the checkout."""
+    """Return a directory that Trainyard ships, from its wheel or checkout."""
     in_wheel = PAYLOAD / directory
     if in_wheel.is_dir():
         return in_wheel
@@ -44,7 +44,7 @@ def shown(path: Path) -> str:
 def cluster_file(
     asked: str | None, environ: Mapping[str, str], *, directory: Path, may_be_sample: bool = False
 ) -> Path:
-    """Return the cluster file that `-f` names: a path, or a name under clusters/.
+    """Return the cluster file that `-f` names: a path, or a name in clusters/.
 
     The user's own files come before the samples that Trainyard ships. Without
     `-f` and $TRAINYARD_CLUSTER, the file is the user's clusters/local.yaml.
@@ -146,7 +146,7 @@ def _own_jobs(directory: Path) -> tuple[str, ...]:
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
-    """Return the directory for tokens, keys and records of clusters (XDG base directories)."""
+    """Return XDG's directory for clusters' tokens, keys and records."""
     return _home(environ, "XDG_STATE_HOME", ".local/state")
 
 
@@ -171,12 +171,12 @@ def not_writable(
 
 
 def cache_home(environ: Mapping[str, str]) -> Path:
-    """Return the directory for files that can be made again (XDG base directories)."""
+    """Return XDG's directory for files that can be made again."""
     return _home(environ, "XDG_CACHE_HOME", ".cache")
 
 
 def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
-    """Return the directory of a cluster's records; `cluster.down` removes it."""
+    """Return a cluster's record directory, which `cluster.down` removes."""
     return state_home(environ) / "clusters" / name
 
 
@@ -217,7 +217,7 @@ def _no_cluster_file(directory: Path) -> RequestError:
 
 
 def _new_cluster(name: str, known: tuple[str, ...]) -> str | None:
-    """Return the hint to make this cluster file; None for a path or likely typo."""
+    """Return a hint to make the cluster file; None for a path or a typo."""
     if not name.isalnum() or did_you_mean(name, known):
         return None
     return f"Make it: trainyard cluster.new {name}"

@@ -1,4 +1,4 @@
-"""Sematic's Ray cluster classes under the same names; a program only changes its imports.
+"""Sematic's Ray cluster classes: a program only has to change its imports.
 
 A fraction of a CPU is rounded up for Ray, but Kubernetes gets the exact
 request. Inside `with RayCluster(...)`, `ray` is connected to that cluster; no
@@ -43,7 +43,7 @@ class RayNodeConfig:
         }
 
     def within(self, gpus: int, nodes: int) -> RayNodeConfig:
-        """Limit this node's GPUs to its share of `gpus` among `nodes` equal nodes."""
+        """Limit the GPUs to this node's share of `gpus` among `nodes` nodes."""
         return replace(self, gpu_count=min(self.gpu_count, gpus // max(1, nodes)))
 
 
@@ -67,7 +67,10 @@ class ScalingGroup:
 
 @dataclass(frozen=True)
 class AutoscalerConfig:
-    """The resources of the autoscaler's container in the head's pod; `memory_gb` is in GiB."""
+    """The resources of the autoscaler's container in the head's pod.
+
+    `memory_gb` is in GiB.
+    """
 
     cpu: float
     memory_gb: float
@@ -75,7 +78,7 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True)
 class RayClusterConfig:
-    """A head, and groups of workers. `ray_version` must be Trainyard's Ray version."""
+    """A head and groups of workers; `ray_version` must be Trainyard's."""
 
     head_node: RayNodeConfig
     scaling_groups: Sequence[ScalingGroup] = ()
@@ -90,7 +93,7 @@ class RayClusterConfig:
             )
 
     def within(self, gpus: int) -> RayClusterConfig:
-        """Limit the cluster to `gpus` GPUs: first the head gets its GPUs, then each group."""
+        """Limit the cluster to `gpus` GPUs; the head gets its GPUs first."""
         head = self.head_node.within(gpus, 1)
         left = gpus - head.gpu_count
         groups = []
@@ -101,7 +104,7 @@ class RayClusterConfig:
         return replace(self, head_node=head, scaling_groups=tuple(groups))
 
     def fixed(self) -> RayClusterConfig:
-        """Return this cluster without autoscaling: each group has its `min_workers`."""
+        """Return this cluster with only `min_workers` nodes in each group."""
         groups = [replace(group, max_workers=group.min_workers) for group in self.scaling_groups]
         return replace(self, scaling_groups=tuple(groups))
 
@@ -115,9 +118,10 @@ class RayClusterConfig:
         return self.head_node.gpu_count + sum(groups)
 
     def kubernetes(self) -> dict[str, Any]:
-        """Return the settings that only Kubernetes has, by their paths in a cluster file.
+        """Return Kubernetes' own settings, by their paths in a cluster file.
 
-        >>> SimpleRayCluster(1, RayNodeConfig(cpu=1.5, memory_gb=2.5)).kubernetes()
+        >>> node = RayNodeConfig(cpu=1.5, memory_gb=2.5)
+        >>> SimpleRayCluster(1, node).kubernetes()
         {'kuberay.groups.head.requests.cpus': 1.5}
         """
         nodes = {"head": self.head_node}
@@ -136,8 +140,10 @@ class RayClusterConfig:
     def keys(self) -> dict[str, Any]:
         """Return the `head` and `workers` sections of a cluster file.
 
-        >>> SimpleRayCluster(3, RayNodeConfig(cpu=1.5, memory_gb=2.5)).keys()["workers"]
-        [{'name': 'worker-group-0', 'count': 2, 'cpus': 2, 'memory': '2560MiB', 'gpus': 0}]
+        >>> node = RayNodeConfig(cpu=1.5, memory_gb=2.5)
+        >>> group = SimpleRayCluster(3, node).keys()["workers"][0]
+        >>> group["count"], group["cpus"], group["memory"]
+        (2, 2, '2560MiB')
         """
         workers = []
         for index, group in enumerate(self.scaling_groups):
@@ -161,11 +167,11 @@ def SimpleRayCluster(
     ray_version: str | None = None,
     autoscaler_config: AutoscalerConfig | None = None,
 ) -> RayClusterConfig:
-    """Return a cluster of `n_nodes` nodes of one shape; the numbers of nodes include the head.
+    """Return a cluster of `n_nodes` equal nodes.
 
-    With `max_nodes`, the cluster may grow to that size. Raises RequestError for
-    fewer than one node, a `max_nodes` below `n_nodes`, and a `ray_version`
-    other than Trainyard's.
+    Both numbers of nodes include the head. With `max_nodes`, the cluster may
+    grow to that size. Raises RequestError for fewer than one node, a
+    `max_nodes` below `n_nodes`, and a `ray_version` other than Trainyard's.
     """
     most = n_nodes if max_nodes is None else max_nodes
     if n_nodes < 1 or most < n_nodes:
@@ -176,13 +182,13 @@ def SimpleRayCluster(
 
 
 class RayCluster(Cluster):
-    """A context manager that makes a cluster of this shape, by default under a random name.
+    """A context manager that makes a cluster of this shape.
 
-    All settings except the nodes (image, registry, location) come from a
-    cluster file: by default $TRAINYARD_CLUSTER, else local. `file`, `backend`
-    and `set` are as for Cluster.from_file. `runtime_env` is Ray's, for the
-    tasks that the `with` block starts: {"working_dir": "."} uploads the modules
-    of the current directory.
+    The default name is random. All settings except the nodes (image, registry,
+    location) come from a cluster file: by default $TRAINYARD_CLUSTER, else
+    local. `file`, `backend` and `set` are as for Cluster.from_file.
+    `runtime_env` is Ray's, for the tasks that the `with` block starts:
+    {"working_dir": "."} uploads the modules of the current directory.
     """
 
     def __init__(  # noqa: PLR0913 (Sematic's arguments, and those of Cluster.from_file)
@@ -220,7 +226,10 @@ class RayCluster(Cluster):
 
 @dataclass(frozen=True)
 class _Shape:
-    """A cluster's settings other than its nodes; machines may take `seconds` to start."""
+    """A cluster's settings except its nodes.
+
+    Its machines may take `seconds` to start.
+    """
 
     name: str
     file: str
@@ -229,7 +238,10 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Return a cluster of `config`, reduced to what the backend supports; print why."""
+        """Return a cluster of `config`, reduced to what the backend supports.
+
+        Prints a note for each reduction.
+        """
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:

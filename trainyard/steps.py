@@ -1,4 +1,4 @@
-"""Run a list of steps: ask whether each one holds, make the change if not, and ask again.
+"""Run steps: ask whether each one holds; if not, change it and ask again.
 
 A step is done only when its question (`done`) says so: exit codes of outside
 systems are not trusted.
@@ -95,7 +95,10 @@ class Stage:
 def before_each(
     steps: Sequence[Step | Stage], *, question: Callable[[], None], change: Callable[[], None]
 ) -> list[Step | Stage]:
-    """Call `question` before each `done` and `change` before each `do`, also inside stages."""
+    """Return steps that call `question` before `done`, `change` before `do`.
+
+    The steps of stages do so, too.
+    """
 
     def wrapped(step: Step | Stage) -> Step | Stage:
         if isinstance(step, Stage):
@@ -141,7 +144,10 @@ def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Ste
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step that holds, or of an expanded stage (`changed` is False)."""
+    """The result of a step that holds, or of an expanded stage.
+
+    A stage's `changed` is False.
+    """
 
     title: str
     changed: bool
@@ -175,7 +181,7 @@ class Progress(Protocol):
         """A step begins."""
 
     def expanding(self, title: str) -> None:
-        """A stage begins to compute its steps; its requests may take a while."""
+        """A stage begins to compute its steps, which may take a while."""
 
     def saw(self, title: str, detail: str) -> None:
         """A step still does not hold; `detail` says what was observed."""
@@ -220,7 +226,10 @@ def run(
 
 
 def plan(steps: Sequence[Step | Stage], progress: Progress | None = None) -> list[PlannedStep]:
-    """Ask every step whether it holds; change nothing. `progress` shows only stages."""
+    """Ask every step whether it holds; change nothing.
+
+    `progress` shows only stages.
+    """
     return [planned for _, planned in asked(steps, progress)]
 
 

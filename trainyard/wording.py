@@ -1,4 +1,4 @@
-"""Phrases for counts and names in messages; other programs' texts made safe to print."""
+"""Phrases for counts and names; other programs' texts, made safe to print."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def all_answer(nodes: int) -> str:
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'X'?` if a known name is close to `wrong`, else ""."""
+    """Return `; did you mean 'X'?` for a name close to `wrong`, else ""."""
     close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -49,11 +49,11 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """Replace unprintable characters by JSON escapes (`\\u001b`), for a terminal."""
+    """Replace unprintable characters by JSON escapes, for a terminal."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def clean(text: str) -> str:
-    """Remove escape sequences and replace unprintable characters by U+FFFD, for HTML."""
+    """Remove escape sequences; replace unprintable characters, for HTML."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return _UNPRINTABLE.sub("\ufffd", ESCAPES.sub("", lines))

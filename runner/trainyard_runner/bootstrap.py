@@ -1,4 +1,4 @@
-"""The program of a run's Ray job: fetches the runner onto the head and starts it."""
+"""The program of a run's Ray job: fetches the runner and starts it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ sys.exit(main(run, plan_text=blobs[1], runner_name=runner, runner=blobs[0], star
 
 
 def entrypoint(run: str) -> str:
-    """Return the shell command of a run's Ray job: one line, which Ray's tools show."""
+    """Return the shell command of a run's Ray job.
+
+    The command is one line, because Ray's tools show it.
+    """
     start = 'import os; exec(os.environ["TRAINYARD_BOOTSTRAP"])'
     return f"exec {shlex.join(['python3', '-c', start, run])}"
 

@@ -1,4 +1,4 @@
-"""Let concurrent tasks, one for each GPU of a node, report the GPUs that they see."""
+"""Let concurrent tasks, one per GPU of a node, report the GPUs they see."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ MEET_SECONDS = 20.0
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
-    """Wait until all tasks of the node run; return this task's assigned and visible GPUs.
+    """Wait until all tasks of the node run; return the GPUs of this task.
 
-    `question`: "meeting" is the barrier's name, "index" this task's number, "count" the number of
-    tasks. In the answer, "met" is false if some tasks did not run within MEET_SECONDS.
+    `question`: "meeting" is the barrier's name, "index" this task's number,
+    "count" the number of tasks. In the answer, "assigned" lists the GPUs from
+    Ray, "visible" is CUDA_VISIBLE_DEVICES, and "met" is false if some tasks did
+    not run within MEET_SECONDS.
     """
     found = {
         "assigned": [str(gpu) for gpu in ray.get_gpu_ids()],

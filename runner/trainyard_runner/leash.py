@@ -1,4 +1,4 @@
-"""The leash: removes its cluster at a deadline, or after a time without active jobs.
+"""The leash: removes its cluster at a deadline, or after a time without jobs.
 
 The leash runs next to the head and does not need the operator's machine. Only
 this file is copied there: it uses the standard library, and boto3 on EC2. Ray's
@@ -47,9 +47,10 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def ends_at(deadline: float | None, idle: float | None, idle_since: float | None) -> float | None:
-    """Return when the cluster ends if nothing changes, in Unix seconds; None for no end yet.
+    """Return when the cluster ends if nothing changes; None for no end yet.
 
-    `idle_since`: None while jobs are active, or while this is unknown.
+    The result is in Unix seconds. `idle_since`: None while jobs are active, or
+    while this is unknown.
     """
     if idle is None or idle_since is None:
         return deadline
@@ -71,9 +72,10 @@ def idle_since(jobs: Jobs | None, since: float) -> float | None:
 
 
 def hold(settings: Settings, end: Callable[[], None]) -> None:
-    """Wait until the cluster has to end, stop its jobs, and call `end` until it succeeds.
+    """Wait until the cluster has to end; then stop its jobs, and call `end`.
 
-    First prints HOLDS, and creates the settings' file `ready`.
+    Repeats `end` until it succeeds. First prints HOLDS, and creates the
+    settings' file `ready`.
     """
     ask = dashboard(settings["dashboard"], settings["token_file"])
     began = time.time()
@@ -131,7 +133,7 @@ def _active(ask: Ask) -> Jobs:
 
 
 def dashboard(address: str, token_file: str | None) -> Ask:
-    """Return a function that sends a request to Ray's dashboard, and returns its JSON.
+    """Return a function that calls Ray's dashboard, and returns the JSON.
 
     The function returns None without a valid answer. The token is read at once:
     its directory may be gone later.
@@ -159,9 +161,9 @@ def dashboard(address: str, token_file: str | None) -> Ask:
 def docker(target: Settings, *, only_try: bool = False) -> None:
     """Remove a cluster's containers and network; named volumes stay.
 
-    `target`: `labels` of all the cluster's containers; `network`; `me`, the name of the container
-    in which the leash runs (removed last); `socket` of the Docker engine. With `only_try`, only
-    lists the containers.
+    `target`: `labels` of all the cluster's containers; `network`; `me`, the
+    name of the container in which the leash runs (removed last); `socket` of
+    the Docker engine. With `only_try`, only lists the containers.
     """
     filters = urllib.parse.quote(json.dumps({"label": list(target["labels"])}))
     containers = json.loads(_engine(target, "GET", f"/containers/json?all=1&filters={filters}"))
@@ -208,10 +210,10 @@ def _engine(
 
 
 def kubernetes(target: Settings, *, only_try: bool = False) -> None:
-    """Delete the RayCluster `name` in `namespace` with its dependents, if its uid is still `uid`.
+    """Delete the RayCluster `name` in `namespace` with its dependents.
 
-    `only_try` is a dry run. A RayCluster that is gone or was recreated is no
-    error.
+    Only the RayCluster with the uid `uid` is deleted. `only_try` is a dry run.
+    A RayCluster that is gone or was recreated is no error.
     """
     # Python 3.13 rejects CAs without keyUsage (canonical/microk8s#4864).
     trusted = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
@@ -233,9 +235,10 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
 
 
 def ec2(target: Settings, *, only_try: bool = False) -> None:
-    """Terminate the instances in `region` with all `tags`, the head (which runs this) last.
+    """Terminate the instances in `region` with all `tags`, the head last.
 
-    Uses boto3, which Ray's autoscaler needs too. `only_try` is a dry run.
+    The head runs this function. Uses boto3, which Ray's autoscaler needs too.
+    `only_try` is a dry run.
     """
     import boto3
     from botocore.exceptions import ClientError

@@ -1,4 +1,4 @@
-"""The job's files as packages in Ray's GCS, for a command's own Ray tasks and actors.
+"""The job's files as packages in Ray's GCS, for commands' Ray tasks and actors.
 
 Ray removes an unpinned package from its GCS once no driver uses it.
 """
@@ -51,12 +51,15 @@ def store() -> Store:
 def environment(
     declared: Mapping[str, Any] | None, parts: Mapping[str, bytes], store: Store
 ) -> tuple[dict[str, Any], int]:
-    """Return the runtime_env of commands' own Ray tasks, and its package's size in bytes.
+    """Return the runtime_env of commands' own Ray tasks, and a size.
 
-    `declared`: the runtime_env of the commands' workers. Its working directory has only the job's
-    wheels, or is missing. The returned working directory also has the job's files. `parts`: the
-    uploaded parts of the job's zip, by name. Puts a new package into the GCS, unless a single part
-    can be used unchanged. Raises LookupError if the GCS no longer has the wheels.
+    The size is that of the environment's package, in bytes.
+
+    `declared`: the runtime_env of the commands' workers. Its working directory
+    has only the job's wheels, or is missing. The returned working directory
+    also has the job's files. `parts`: the uploaded parts of the job's zip, by
+    name. Puts a new package into the GCS, unless a single part can be used
+    unchanged. Raises LookupError if the GCS no longer has the wheels.
     """
     found = dict(declared or {})
     wheels = found.get("working_dir", "").removeprefix(_GCS)
@@ -78,7 +81,7 @@ def environment(
 
 
 def _added(job: bytes, wheels: bytes) -> bytes:
-    """Add the wheels at the top of the job's zip, where Ray's installers look."""
+    """Add the wheels at the top of the job's zip, for Ray's installers."""
     whole = io.BytesIO(job)
     with zipfile.ZipFile(whole, "a") as bundle, zipfile.ZipFile(io.BytesIO(wheels)) as source:
         there = {entry.filename: entry.CRC for entry in bundle.infolist()}
@@ -90,7 +93,7 @@ def _added(job: bytes, wheels: bytes) -> bytes:
 
 
 def packages(*environments: Mapping[str, Any] | None) -> list[str]:
-    """Return the URIs of the GCS packages in runtime environments, each once."""
+    """Return the URIs of GCS packages in runtime environments, each once."""
     named: dict[str, None] = {}
     for each in environments:
         declared = each or {}

@@ -1,8 +1,8 @@
-"""Functions that Ray sends to other nodes by value; each first fetches the runner's package.
+"""Functions that Ray sends to other nodes by value.
 
-Imports from that package come after the fetch: a new worker lacks it. `runner`
-and `job` are packages, (name, [reference to the zip]); a node fetches each
-once.
+Each function first fetches the runner's package. Imports from that package come
+after the fetch: a new worker lacks it. `runner` and `job` are packages, (name,
+[reference to the zip]); a node fetches each once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Package = tuple[str, list[Any]]
 
 
 def unpacked(package: Package) -> Path:
-    """Return a package's directory on this node; fetch and unpack a missing package."""
+    """Fetch and unpack a package, if missing here; return its directory."""
     import io
     import shutil
     import tempfile
@@ -45,7 +45,11 @@ def unpacked(package: Package) -> Path:
 def attempts(
     orders: list[Any], runner: Package, job: Package | None
 ) -> Iterator[list[tuple[int, Any]]]:
-    """Run the attempts of `wire.order.Order`s in turn; yield messages as `node/on_node.py` does."""
+    """Run the attempts in turn, and yield their messages.
+
+    `orders` are `wire.order.Order`s. The messages are those of
+    `node/on_node.py`.
+    """
     _bring(runner)
     from trainyard_runner.node import on_node
 
@@ -53,7 +57,7 @@ def attempts(
 
 
 def facts(question: dict[str, Any], runner: Package) -> Any:
-    """Return the node's facts, and question["bytes"] bytes for other nodes to fetch."""
+    """Return the node's facts, and question["bytes"] bytes for transfers."""
     _bring(runner)
     from trainyard_runner.node import facts as node_facts
 
@@ -61,7 +65,7 @@ def facts(question: dict[str, Any], runner: Package) -> Any:
 
 
 def own_gpu(question: dict[str, Any], runner: Package) -> Any:
-    """Return this task's GPUs while all GPU tasks of the node run (`each_gpu.look`)."""
+    """Return this task's GPUs once all GPU tasks run (`each_gpu.look`)."""
     _bring(runner)
     from trainyard_runner import each_gpu
 

@@ -1,7 +1,7 @@
-"""The head's requests to stop attempts: one entry for each run in Ray's key-value store.
+"""Requests to stop attempts: one entry per run in Ray's key-value store.
 
-Workers poll the entry. `ray.cancel` would interrupt a worker anywhere, even
-while the worker sends the task's outputs.
+The head writes the entry, and workers poll it. `ray.cancel` would interrupt a
+worker anywhere, even while the worker sends the task's outputs.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ class StopWatch:
 
 
 def read(run: str) -> dict[str, Any]:
-    """Return a run's entry, with the keys "all", "attempts", "grace", "go" that were set."""
+    """Return a run's entry; {} without an entry.
+
+    The keys "all", "attempts", "grace" and "go" are there if they were set.
+    """
     raw = _internal_kv_get(_key(run), namespace=_NAMESPACE)
     if not raw:
         return {}

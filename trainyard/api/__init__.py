@@ -1,1 +1,1 @@
-"""The commands as Python objects, for programs and notebooks: Cluster, Job and Run."""
+"""The commands for programs and notebooks: Cluster, Job and Run."""

@@ -1,4 +1,7 @@
-"""A cluster as a context manager: made and tested, then removed unless it existed before."""
+"""A cluster as a context manager.
+
+The cluster is made and tested, then removed unless it existed before.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ Teardown = Literal["made", "always", "never"]
 
 @dataclass(frozen=True)
 class _Block:
-    """An open `with` block: the process that entered it, and the former handler of SIGTERM.
+    """An open `with` block: its process, and the former handler of SIGTERM.
 
     The end of the block closes `inside`. Connecting `ray` closes `unconnected`.
     """
@@ -103,9 +106,10 @@ class Cluster:
         timeout: float | None = None,
         ray_env: Mapping[str, Any] | None = None,
     ) -> Cluster:
-        """Return the cluster that the flags -f, --set and --backend choose. Raises RequestError.
+        """Find the cluster of -f, --set and --backend. Raises RequestError.
 
-        >>> Cluster.from_file("demo", set={"workers.0.count": 1}).spec.workers[0].count
+        >>> cluster = Cluster.from_file("demo", set={"workers.0.count": 1})
+        >>> cluster.spec.workers[0].count
         1
         >>> Cluster.from_file("demo", set={"workers.0.cpu": 1})
         Traceback (most recent call last):
@@ -127,11 +131,11 @@ class Cluster:
 
     @property
     def spec(self) -> ClusterSpec:
-        """Return the content of the cluster file, with overrides and defaults."""
+        """Return the cluster file, with overrides and defaults."""
         return self._cluster.spec
 
     def ray(self, *, runtime_env: Mapping[str, Any] | None = None) -> ModuleType:
-        """Connect `ray` to this cluster until the `with` block ends; return the module `ray`.
+        """Connect `ray` to this cluster for the `with` block; return `ray`.
 
         Afterwards `ray.remote`, Ray Train and Ray Tune run on the cluster, with
         Ray's `runtime_env` if given. A second call in the block changes
@@ -158,7 +162,7 @@ class Cluster:
         return clusters.status(self._cluster)
 
     def up(self, *, timeout: float | None = None) -> None:
-        """Make the cluster match its file, as `cluster.up` does; safe to repeat.
+        """Make the cluster match its file, like `cluster.up`; safe to repeat.
 
         Raises RequestError instead of ending active runs.
         """
@@ -184,9 +188,10 @@ class Cluster:
         clusters.down(self._cluster, progress.for_stream(), guard=guard)
 
     def dispatch(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
-        """Begin a run of a job, given as Job or by its directory; return as soon as it has begun.
+        """Begin a run of a job, given as Job or by its directory.
 
-        Ctrl-C while the program waits for the run stops the run.
+        Returns as soon as the run has begun. Ctrl-C while the program waits for
+        the run stops the run.
         """
         return self._dispatch(job, sweep=False, skip_smoke=skip_smoke)
 
@@ -199,11 +204,11 @@ class Cluster:
         return self._dispatch(job, sweep=True, skip_smoke=skip_smoke)
 
     def resume(self, run: Run | str, job: Job | None = None, *, skip_smoke: bool = False) -> Run:
-        """Begin a new run of the tasks that did not succeed in `run`, from their last checkpoints.
+        """Begin a new run of the tasks that did not succeed in `run`.
 
-        Without `job`, the job directory of the former run is used, as it is
-        now. Raises RequestError if that run is active or a sweep, or if all its
-        tasks succeeded.
+        The tasks start from their last checkpoints. Without `job`, the job
+        directory of the former run is used, as it is now. Raises RequestError
+        if that run is active or a sweep, or if all its tasks succeeded.
         """
         here = _here()
         name = run if isinstance(run, str) else run.name
@@ -299,7 +304,7 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for runs that the program has not awaited; then apply `teardown`.
+        """Wait for runs that were not awaited; then apply `teardown`.
 
         After an exception, all runs of the block are stopped; otherwise errors
         of these runs are raised. A process forked in the block does nothing:
@@ -323,7 +328,7 @@ class Cluster:
         return f"<cluster {self.name} ({self.spec.backend})>"
 
     def _exists(self) -> bool:
-        """Say whether a cluster of this name exists, even if another backend made it."""
+        """Say whether the cluster exists, even if another backend made it."""
         recorded = recorded_backend(self._cluster.site.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
@@ -337,7 +342,7 @@ class Cluster:
         inside.callback(setattr, self, "_connected_with", None)
 
     def _refuse_until_connected(self) -> None:
-        """Make `ray.init` fail until `ray()` is called, instead of starting a local Ray."""
+        """Make `ray.init` fail until `ray()` is called: no local Ray starts."""
         if self._connected_with is None:
             self._blocks[-1].unconnected.enter_context(
                 lazy.connection.refused(self.name, is_reached=True)
@@ -362,7 +367,7 @@ class Cluster:
             self._connect(endpoint, runtime_env)
 
     def _leave(self) -> bool:
-        """End a block, apply `teardown`, and return whether the cluster was removed."""
+        """End a block by `teardown`; return whether the cluster was removed."""
         block = self._blocks.pop()
         block.inside.close()
         block.unconnected.close()
@@ -377,7 +382,7 @@ class Cluster:
 
 
 def _here() -> Here:
-    """Look again at each call: a program may change its environment and directory."""
+    """Look each time: a program may change its environment and directory."""
     return Here(os.environ, Path.cwd())
 
 
@@ -391,7 +396,7 @@ def _guard(command: str, *, end_runs: bool) -> RunGuard:
 
 
 def _finish(runs: Sequence[Run], *, stop: bool) -> None:
-    """Wait until all runs have ended; with `stop`, or after Ctrl-C, stop them first."""
+    """Wait for the end of all runs; with `stop` or after Ctrl-C, stop them."""
     try:
         if stop:
             for run in runs:

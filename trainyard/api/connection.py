@@ -1,4 +1,4 @@
-"""Connect `ray` to the cluster of a `with` block, or make `ray.init` fail inside the block.
+"""Connect `ray` to a `with` block's cluster, or make `ray.init` fail there.
 
 Otherwise, a program's first `.remote()` would start a local Ray and train on
 this machine.
@@ -34,7 +34,7 @@ _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
 @contextmanager
 def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
-    """Make `ray.init` fail at once: RAY_ADDRESS holds a message, which Ray's error shows."""
+    """Make `ray.init` fail at once; its error shows RAY_ADDRESS, a message."""
     text = f"ray does not reach cluster {cluster} from this program: use cluster.dispatch(job)"
     if is_reached:
         text = f"ray is not connected to cluster {cluster}: call cluster.ray() first"
@@ -46,7 +46,7 @@ def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
 def connected(
     endpoint: Endpoint, *, runtime_env: Mapping[str, Any], forward_logs: bool
 ) -> Iterator[None]:
-    """Connect `ray` to a cluster: to a GCS on this machine directly, else through Ray Client.
+    """Connect `ray` to a cluster: directly to a GCS here, else by Ray Client.
 
     Raises PrerequisiteError if this program has no Ray, and OutsideError if the
     cluster's Ray does not answer. Raises RequestError if `ray` is connected
@@ -81,7 +81,7 @@ def connected(
 
 
 def refuse_connected() -> None:
-    """Raise RequestError if `ray` is connected already: tasks would run on another cluster."""
+    """Raise RequestError if `ray` is already connected, to another cluster."""
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         hint = "Call ray.shutdown() before the block."
@@ -100,7 +100,7 @@ def _imported() -> ModuleType:
 
 @contextmanager
 def _token_variables(token: str | None) -> Iterator[None]:
-    """Set Ray's variables for this token, or turn Ray's authentication off for None.
+    """Set Ray's variables for a token; for None, turn authentication off.
 
     Variables that hold another token are unset.
     """
@@ -145,7 +145,7 @@ def _refuse_other_cluster(ray: ModuleType, endpoint: Endpoint) -> None:
 
 @contextmanager
 def _variables(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """Set or remove (None) environment variables of this process; restore them at the end."""
+    """Set or remove (None) environment variables; restore them at the end."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)
     try:
@@ -183,7 +183,7 @@ def _loopback_kept() -> Iterator[None]:
 
 
 def _let_ray_read_variables() -> None:
-    """Make Ray read its environment variables again: it reads them only on import."""
+    """Make Ray read its variables again: it reads them only on import."""
     raylet = importlib.import_module("ray._raylet")
     raylet.Config.initialize("")
     raylet.AuthenticationTokenLoader.instance().reset_cache()

@@ -29,13 +29,14 @@ def as_overrides(set: Overrides) -> list[str]:
 
 
 class Job:
-    """A job to run: `spec` is its job file with defaults; the files of `directory` are sent.
+    """A job: `spec` is its job file with defaults, and `directory` is sent.
 
     The keywords are the keys of a job file (docs/jobs.md). Without a directory,
     only files, wheels and modules of `runtime_env` are sent; their paths are
     relative to the current directory. Raises RequestError with every problem.
 
-    >>> job = Job(command=["python", "-c", "print({seed})"], matrix={"seed": [0, 1]}, timeout="10m")
+    >>> command = ["python", "-c", "print({seed})"]
+    >>> job = Job(command=command, matrix={"seed": [0, 1]}, timeout="10m")
     >>> job.spec.name, job.spec.timeout
     ('job', 600.0)
     >>> Job(command=["true"], retry=2)
@@ -61,9 +62,10 @@ class Job:
 
     @classmethod
     def from_directory(cls, directory: str | Path, *, set: Overrides = ()) -> Job:
-        """Return the job of a directory, or of a name under jobs/, with the overrides of `set`.
+        """Load the job of a directory, or of a name under jobs/; apply `set`.
 
-        >>> Job.from_directory("cartpole", set={"matrix.seed": [7]}).spec.matrix["seed"]
+        >>> job = Job.from_directory("cartpole", set={"matrix.seed": [7]})
+        >>> job.spec.matrix["seed"]
         (7,)
         """
         job = cls.__new__(cls)

@@ -1,4 +1,4 @@
-"""The modules that `api.cluster` and tasks call, each imported at its first use.
+"""The modules for `api.cluster` and tasks, each imported at its first use.
 
 `from trainyard import Cluster` and `trainyard --list` must be quick: `import
 pydantic` alone would take a third of the time of `--list`.

@@ -20,7 +20,7 @@ from trainyard.seams.ray_api import ray_of
 
 
 class Run:
-    """One dispatch of a job: wait for it, cancel it, iterate over its tasks as they end.
+    """One dispatch of a job: wait, cancel, or iterate over tasks as they end.
 
     Outputs are fetched while the run is active. If this process ends first, the
     run continues on the cluster: `train.logs` follows it.
@@ -38,39 +38,39 @@ class Run:
 
     @property
     def state(self) -> str:
-        """Return the state of the run: waiting, running, succeeded, failed or stopped."""
+        """Return waiting, running, succeeded, failed or stopped."""
         if self._heard.state:
             return self._heard.state.state
         return "waiting"
 
     @property
     def results(self) -> Path:
-        """Return the directory of the run: logs, outputs, cluster file, job file and report."""
+        """Return the run's directory: logs, outputs, report and input files."""
         return self._directory.path
 
     @property
     def report(self) -> Path:
-        """Return the path of the HTML report, which is written when the run ends."""
+        """Return the path of the HTML report, written when the run ends."""
         return self._directory.report
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Return a sweep's trials so far, each with `params`, `state`, `value` and `tasks`."""
+        """Return a sweep's trials so far: params, state, value and tasks."""
         sweep = self._heard.state and self._heard.state.sweep
         return tuple(sweep.trials.values()) if sweep else ()
 
     @property
     def best(self) -> Trial | None:
-        """Return the best trial of a sweep so far; None before any trial is complete."""
+        """Return a sweep's best trial so far; None before one is complete."""
         sweep = self._heard.state and self._heard.state.sweep
         return sweep.best if sweep else None
 
     def outputs(self, task: str) -> Path:
-        """Return the directory of a task's outputs; it is complete only after `wait`."""
+        """Return a task's directory of outputs, complete only after `wait`."""
         return self._directory.outputs(task)
 
     def wait(self, *, check: bool = True) -> RunState:
-        """Wait until the run has ended and its results are fetched; return its final state.
+        """Wait for the run's end and its results; return its final state.
 
         With `check`, raises the error that `train.dispatch` ends with:
         JobFailedError, SmokeError, OutsideError. Ctrl-C stops the run;
@@ -85,7 +85,7 @@ class Run:
         return status.state
 
     def cancel(self) -> None:
-        """Ask the run to stop, and return at once; `wait(check=False)` waits for its end."""
+        """Ask the run to stop; `wait(check=False)` then waits for its end."""
         self._cancelled.set()
 
     def __iter__(self) -> Iterator[Task]:
@@ -142,7 +142,7 @@ class Run:
 
 
 class _Listener(Screen):
-    """Passes events to another screen, and wakes up threads that wait for the end of tasks."""
+    """Passes events to a screen, and wakes threads that wait for tasks."""
 
     def __init__(self, shown: Screen) -> None:
         super().__init__(note=shown.note)
@@ -162,7 +162,7 @@ class _Listener(Screen):
             self.wake()
 
     def conclude(self, state: RunState) -> None:
-        """Keep the final state; tasks without a reported end have ended with the run."""
+        """Keep the final state; unreported tasks have ended with the run."""
         self.state = state
         known = {task.name for task in self.ended}
         for task in state.tasks.values():

@@ -13,7 +13,10 @@ from trainyard.spec.cluster import Backend as BackendName
 
 
 def named(name: str) -> Backend:
-    """Import this backend alone, or raise LookupError. Docker's client is slow to import."""
+    """Import this backend alone, or raise LookupError.
+
+    Docker's client, which other backends use, is slow to import.
+    """
     if name not in get_args(BackendName):
         raise LookupError(f"no backend is called {name!r}")
 
@@ -22,7 +25,7 @@ def named(name: str) -> Backend:
 
 
 def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-    """Convert another tool's document to a cluster file's content, with notes on what changed.
+    """Convert another tool's document to a cluster file, with notes on changes.
 
     Returns None if the document describes no cluster. Raises RequestError if no
     backend can make the cluster. Raises KeyError, TypeError, AttributeError or

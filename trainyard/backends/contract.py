@@ -26,19 +26,18 @@ LINT = "See what is wrong with it: trainyard image.lint"
 
 @dataclass(frozen=True)
 class Traits:
-    """The traits of a backend; code outside of backends never depends on a backend's name.
+    """The traits of a backend: other code never depends on a backend's name.
 
     `makes_nodes`: False if another user owns the nodes.
-    `pushed_image`: the command to run after `image.push`; "" if nodes run no images.
-    `leaves`: names what only `cluster.down --purge` removes, because other clusters may use it.
-    `joins_hosts`: the cluster file lists hosts that join the cluster. `cluster.up --remove` removes
-    hosts that the file no longer lists.
+    `pushed_image`: the command after `image.push`; "" if nodes run no images.
+    `leaves`: names what only --purge removes, as other clusters may use it.
+    `joins_hosts`: the file lists the hosts, and `up --remove` removes others.
     `has_leash`: its clusters can have a leash (see LeashStatus).
-    `has_regions`: its clusters are in cloud regions, which `cluster.list` can search.
+    `has_regions`: clusters are in regions, which `cluster.list` can search.
     `nodes_pull`: its nodes pull images from a registry.
     `grows`: groups with `min` and `max` get more machines while jobs run.
-    `gpus_here`: counts this machine's GPUs if nodes are local processes; None means no limit.
-    `waits`: the file's key for how long to wait for machines that are added automatically, or "".
+    `gpus_here`: counts this machine's GPUs for local nodes; None is no limit.
+    `waits`: the file's key for the longest wait for added machines, or "".
     `flags`: flags of cluster.up and cluster.down that no other backend reads.
     `storage_stays`: whether outputs and checkpoints outlive `cluster.down`.
     """
@@ -59,11 +58,12 @@ class Traits:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The flags of `cluster.up` and `cluster.down`; none can be a key of the cluster file.
+    """The flags of `cluster.up` and `cluster.down`, which no file can set.
 
-    `recreate`: replace the head, and with it the cluster. `remove`: remove hosts that the file no
-    longer names; `force`: even unreachable ones. `adopt`: become the owner of another user's
-    cluster of this name. `keep_disks`: keep the nodes' disks when the cluster is removed.
+    `recreate`: replace the head, and with it the cluster. `remove`: remove
+    hosts that the file no longer names; `force`: even unreachable ones.
+    `adopt`: become the owner of another user's cluster of this name.
+    `keep_disks`: keep the nodes' disks when the cluster is removed.
     """
 
     recreate: bool = False
@@ -161,7 +161,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class LeashStatus:
-    """A leash: a timer that removes a cluster after `idle` seconds without a job, or at `deadline`.
+    """A leash removes a cluster after `idle` seconds, or at `deadline`.
 
     `deadline` and `since` are in Unix seconds. `idle` or `deadline` is None
     without such a limit. Idle time starts at the end of the last job; before
@@ -218,7 +218,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class OthersCluster:
-    """A cluster that Trainyard did not make, and the content of a cluster file that uses it."""
+    """A cluster that Trainyard did not make, and a `file` that uses it."""
 
     name: str
     namespace: str
@@ -229,7 +229,7 @@ class OthersCluster:
 
 @dataclass(frozen=True)
 class FoundCluster:
-    """A cluster that Trainyard made and an outside system lists; its file may be elsewhere.
+    """A cluster that an outside system lists; its file may be elsewhere.
 
     `flags` select the cluster in other commands: "--set
     kuberay.namespace=team".
@@ -294,7 +294,7 @@ _Of = Callable[[ClusterSpec, Site], Found]
 
 
 class DownSteps(Protocol):
-    """Return the steps that remove the cluster; the last one deletes its record.
+    """Return the steps that remove the cluster; the last deletes its record.
 
     The steps follow the record, not the file: they also remove a half-made
     cluster, and one whose file has changed. With `purge` they also remove what
@@ -316,7 +316,7 @@ class Verify(Protocol):
 
 
 class Logs(Protocol):
-    """Yield the last lines of the nodes' log files; with `follow`, later lines, too.
+    """Yield the last lines of the nodes' logs; with `follow`, later ones too.
 
     `node` selects one node or host; "" means all.
     """
@@ -327,7 +327,7 @@ class Logs(Protocol):
 
 
 class Shell(Protocol):
-    """Return the local command that opens a shell on a node or host, or runs `command` there.
+    """Return a local command that runs a shell or `command` on a node or host.
 
     `terminal`: allocate a terminal there.
     """
@@ -338,7 +338,7 @@ class Shell(Protocol):
 
 
 class Discover(Protocol):
-    """Search for more clusters in the places of the given clusters and records (`cluster.list`).
+    """Search for more clusters where the given clusters and records are.
 
     `states` are the record directories of clusters without a file here. A
     backend that `has_regions` also searches `region`; "all" means every region.
@@ -356,7 +356,7 @@ class Discover(Protocol):
 
 
 def answers_nothing(spec: ClusterSpec, site: Site) -> list[Any]:
-    """Answer for a backend that has no documents or findings, or costs no money."""
+    """Answer for a backend without documents, findings or costs."""
     return []
 
 
@@ -425,7 +425,10 @@ class UnknownNodeError(RequestError):
 
 
 def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
-    """Return the node's entry. Raises UnknownNodeError; NotReadyError if no node is known."""
+    """Return the node's entry.
+
+    Raises UnknownNodeError, or NotReadyError if no node is known.
+    """
     if not known:
         raise not_up(cluster)
     if node not in known:
@@ -437,7 +440,7 @@ def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
 
 
 def shell_words(command: str) -> list[str]:
-    """Return the bash command for a container; without `command`, an interactive bash."""
+    """Return the bash command in a container; "" means an interactive bash."""
     if command:
         return ["bash", "-c", command]
     return ["bash"]

@@ -1,1 +1,1 @@
-"""All output for users: results, errors, progress of steps, a run's output, the next command."""
+"""All output for users: results, errors, progress, runs, the next command."""

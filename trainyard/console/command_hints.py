@@ -1,4 +1,4 @@
-"""Add the user's flags to commands in messages, so that users can copy the commands.
+"""Add the user's flags to commands in messages, so that they can be copied.
 
 Only tasks/ knows the command line. Messages of other code name plain commands,
 such as `trainyard image.push`. This module adds those of the user's flags that
@@ -36,7 +36,7 @@ _OWN = re.compile(r" (-[a-z]|--[a-z][a-z-]*)(?![\w-])")
 
 @dataclass(frozen=True)
 class Flags:
-    """The running task of Invoke, and the values of its flags as pairs (argument, value).
+    """The running task of Invoke, and its flags as pairs (argument, value).
 
     The arguments are those of _FLAGS, and "implied": a `--set` that the command
     itself implies.
@@ -57,7 +57,7 @@ def install(arguments: Callable[[str], set[str] | None]) -> None:
 
 
 def remember(task: str, values: Mapping[str, Any]) -> None:
-    """Keep the flags of the running task, each a string or a list, for commands in messages."""
+    """Keep the task's flags, each a string or a list, for later messages."""
     lists = {}
     for name, value in values.items():
         if value:
@@ -71,7 +71,7 @@ def remember(task: str, values: Mapping[str, Any]) -> None:
 
 
 def override(overrides: Sequence[str]) -> None:
-    """Remember overrides that the running task implies, as `--set` for other tasks' commands.
+    """Remember implied overrides, as `--set` in commands of other tasks.
 
     The running task's own command in a message does not get them.
     """
@@ -141,7 +141,7 @@ def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
 
 
 def _override(written: str, typed_for: str, task: str) -> str:
-    """Convert a `--set` of the task `typed_for` for another task; "" if that is impossible.
+    """Convert a `--set` of the task `typed_for` for another; "" if impossible.
 
     train.* and tune.* write `cluster.PATH` for the `PATH` of other commands.
     """

@@ -1,4 +1,7 @@
-"""Show steps, one line each: a spinner and a tick on a terminal, plain lines in a pipe or CI."""
+"""Show steps, one line each.
+
+A terminal gets a spinner and a tick; a pipe or CI gets plain lines.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _COUNTS = re.compile(r"\d+ of \d+ (?:MB|layers)")
 
 
 def for_stream(stream: TextIO | None = None) -> Progress:
-    """Return the display of progress for a terminal or a pipe, by default `sys.stderr`."""
+    """Return the display for a terminal or a pipe, by default `sys.stderr`."""
     stream = stream or sys.stderr
     if stream.isatty():
         return TerminalProgress(stream)
@@ -82,7 +85,7 @@ class PlainProgress:
 
 @dataclass(frozen=True)
 class _Running:
-    """The text next to the spinner; rich renders it again at each turn, with the seconds so far."""
+    """The spinner's text with the seconds, which rich renders at each turn."""
 
     markup: str
     began: float
@@ -92,7 +95,7 @@ class _Running:
 
 
 class TerminalProgress:
-    """Shows a spinner and seconds while a step runs, then a line with a tick or a cross."""
+    """Shows a spinner while a step runs, then a line with a tick or a cross."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)

@@ -1,4 +1,4 @@
-"""Print the result of a command: one JSON document on stdout, or tables, lines, next command."""
+"""Print a command's result: a JSON document on stdout, or tables and lines."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a command: `document` for --json, `body` and the `next` command for people.
+    """A command's result: `document` for --json, `body` and `next` for people.
 
-    `notes` are printed on stderr in both cases. `error` is raised after
-    everything else is printed; `next` is then left out.
+    `next` is a command. `notes` are printed on stderr in both cases. `error` is
+    raised after everything else is printed; `next` is then left out.
     """
 
     document: object
@@ -58,7 +58,7 @@ class Report:
 
 
 def begin(*, json: bool) -> None:
-    """Begin a command. With `json`, an error before `show` is also printed as JSON."""
+    """Begin a command; `json` prints an error before `show` as JSON, too."""
     _document_due.set(json)
 
 
@@ -95,7 +95,7 @@ def _print_part(part: str | Table) -> None:
 
 
 def propose(command: str) -> None:
-    """Print the next command on stderr, unless TRAINYARD_NO_NEXT is set, as in `make demo`."""
+    """Print the next command on stderr, unless TRAINYARD_NO_NEXT is set."""
     if os.environ.get("TRAINYARD_NO_NEXT"):
         return
     note(f"next: {command}")
@@ -131,7 +131,7 @@ def _needs_ascii(stream: TextIO) -> bool:
 
 
 def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> None:
-    """Print text with control characters escaped, so that a terminal does not act on them."""
+    """Print text; escape control characters, which terminals would obey."""
     print(visible(str(text)), file=file or sys.stdout, flush=flush)
 
 
@@ -140,13 +140,13 @@ def note(text: str) -> None:
 
 
 def turn_away(stream: TextIO) -> None:
-    """Point a broken stream at /dev/null, so that Python's flush at exit succeeds."""
+    """Point a broken stream at /dev/null for Python's flush at exit."""
     with contextlib.suppress(io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Outlived:
-    """Wraps a stream for a run's output: a failed write does not end the command.
+    """Wraps a run's output stream, so that a failed write ends no command.
 
     After the first failed write, output is dropped, and `problem` is the error.
     """
@@ -156,7 +156,7 @@ class Outlived:
         self._stream = stream
 
     def error(self, run: str) -> OutsideError | None:
-        """Return the error if output could not be written, None for a closed pipe (`| head`)."""
+        """Return a failed write's error; None for a closed pipe (`| head`)."""
         if self.problem is None or isinstance(self.problem, BrokenPipeError):
             return None
         hint = f"The run was followed to its end: trainyard train.status {run}"
@@ -181,7 +181,7 @@ class Outlived:
 
 
 def browse(address: str) -> None:
-    """Open a page in a browser; do nothing without a display, or if stdout is no terminal.
+    """Open a page in a browser if there is a display and stdout is a terminal.
 
     Without a display, a text browser would take over the terminal.
     """
@@ -192,7 +192,7 @@ def browse(address: str) -> None:
 
 
 def confirmed(question: str, about: Table) -> bool:
-    """Show a table and ask a yes-or-no question; return False without a terminal."""
+    """Show a table and ask a yes-or-no question; False without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print_table(about)
@@ -207,7 +207,7 @@ def _cell(value: object) -> str:
 
 
 def print_table(table: Table) -> None:
-    """Print a table, at most as wide as the terminal (_IN_A_PIPE without one)."""
+    """Print a table, as wide as the terminal (else _IN_A_PIPE) at most."""
     from trainyard.console import table as tables
 
     columns = [visible(name) for name in table.columns]
@@ -229,7 +229,7 @@ _NOT_SHOWN = ("is_stage", "kind", "warnings", "is_pulling")
 
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:
-    """Return a step, a node or a host as a --json document; `detail` becomes "seen"."""
+    """Return a step, node or host for --json; `detail` becomes "seen"."""
     document = {}
     for name, value in asdict(shown).items():
         if name == "detail":

@@ -1,4 +1,4 @@
-"""Show a run to users: each task's lines after its name, a progress bar, and notes."""
+"""Show a run to users: tasks' lines, a progress bar, and notes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Stream(Protocol):
 
 
 class PrintedScreen(Screen):
-    """Prints tasks' lines and notes: with bar and colours on a terminal, plain in a pipe or CI.
+    """Prints tasks' lines and notes; a terminal gets a bar and colours, too.
 
     `only` is the one task whose output is shown. Set `bar` to False if other
     code prints to the same terminal.
@@ -130,7 +130,7 @@ class PrintedScreen(Screen):
 
 
 class ReportScreen(Screen):
-    """Rewrites a run's HTML report while the run is followed; prints only notes."""
+    """Rewrites the HTML report while a run is followed; prints only notes."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Bar:
         self._shown = False
 
     def draw(self, state: RunState) -> None:
-        """Draw the bar at once if it was erased, else at most ten times a second."""
+        """Draw an erased bar at once, else at most ten times a second."""
         now = time.monotonic()
         if not state.tasks or (self._shown and now < self._drawn + _DRAW_EVERY):
             return
@@ -199,7 +199,10 @@ class Bar:
 
 
 def _progress(state: RunState) -> tuple[str, int, int, list[str]]:
-    """Return the bar's noun ("tasks", "trials"), how many ended, the total, and further counts."""
+    """Return the noun, how many ended, the total, and further counts.
+
+    The noun is "tasks" or "trials".
+    """
     news = []
     sweep = state.sweep
     if sweep is None:
@@ -222,7 +225,7 @@ def _progress(state: RunState) -> tuple[str, int, int, list[str]]:
 
 
 def prefixed(task: str, text: str, *, colour: bool = False) -> str:
-    """Return the lines with `[task]` before each; `text` must end with a newline."""
+    """Put `[task]` before each line; `text` must end with a newline."""
     if not text:
         return ""
     task = visible(task)

@@ -1,4 +1,4 @@
-"""How Ctrl-C and a closed pipe end the process, before a command runs and during it.
+"""How Ctrl-C and a closed pipe end the process, before and during a command.
 
 Entry points import this module first, because Ctrl-C may come during the other,
 slow imports.
@@ -16,7 +16,7 @@ _PYTHONS_OWN: dict[signal.Signals, Any] = {
 
 
 def end_quietly() -> None:
-    """Let Ctrl-C and a closed pipe (`| head`) end the process at once, without a traceback.
+    """Let Ctrl-C and a closed pipe end the process, without a traceback.
 
     This changes no signal that the parent process ignores, or that has another
     handler.
@@ -27,7 +27,10 @@ def end_quietly() -> None:
 
 
 def begin() -> None:
-    """Undo `end_quietly`: Ctrl-C raises KeyboardInterrupt, a closed pipe or socket an OSError."""
+    """Undo `end_quietly`.
+
+    Ctrl-C then raises KeyboardInterrupt, a closed pipe or socket an OSError.
+    """
     for number, handler in _PYTHONS_OWN.items():
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, handler)

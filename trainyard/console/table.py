@@ -1,4 +1,4 @@
-"""Draw a table as text: at most as wide as the terminal, no broken words, no empty columns."""
+"""Draw a table within a width, without broken words or empty columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def drawn(
     title: str | None = None,
     may_shorten: Sequence[str] | None = None,
 ) -> str:
-    """Return a table of at most `width` terminal columns; if it cannot fit, one line for each cell.
+    """Return a table of at most `width` columns, else one line for each cell.
 
     Only cells in the columns `may_shorten` are cut, with "…". If it is None,
     all columns wrap between words. Columns whose cells are all empty are left
@@ -105,7 +105,7 @@ def _as_table(
 
 
 def _wrapped(cell: str, width: int) -> list[str]:
-    """Return a cell as lines of at most `width` columns, broken between words."""
+    """Break a cell between words, into lines of at most `width` columns."""
     lines: list[str] = []
     for paragraph in cell.splitlines():
         if cell_len(paragraph) <= width:
@@ -132,7 +132,10 @@ def _shortened(cell: str, width: int) -> str:
 
 
 def _as_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield one line for each filled cell, with its column's name; an empty line between rows."""
+    """Yield one line for each filled cell, with its column's name.
+
+    An empty line separates rows.
+    """
     widest = max(map(cell_len, names), default=0)
     for number, row in enumerate(rows):
         if number:

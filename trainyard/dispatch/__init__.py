@@ -1,1 +1,4 @@
-"""Send a job to a cluster, follow its run, and fetch results; nothing here knows backends."""
+"""Send a job to a cluster, follow its run, and fetch results.
+
+No module here knows backends.
+"""

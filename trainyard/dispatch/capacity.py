@@ -1,4 +1,4 @@
-"""Compare a job's tasks with the cluster's nodes: a job that can never start is not sent."""
+"""Compare jobs with the cluster's nodes; refuse a job that can never start."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def refuse_what_never_fits(
 
 
 def _places(tasks: Sequence[Task], endpoint: Endpoint, ray: RayApi) -> list[Node]:
-    """Return the nodes that tasks may get: those of the cluster file, or Ray's present nodes.
+    """Return the nodes for tasks: the cluster file's, or Ray's present nodes.
 
     Tasks may name a node by host name, address or id, which only Ray's present
     nodes have.

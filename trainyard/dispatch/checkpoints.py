@@ -1,4 +1,4 @@
-"""Decide which checkpoints are fetched; record those that were lost with the head."""
+"""Decide which checkpoints are fetched; record those lost with the head."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from trainyard.wording import named
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive on the head; without `bytes` and `sha256`, its download is not verified."""
+    """An archive on the head.
+
+    Without `bytes` and `sha256`, its download is not verified.
+    """
 
     file: str
     bytes: int | None = None
@@ -29,7 +32,10 @@ class Archive:
 
 
 def which(job: JobSpec) -> Literal["all", "best", "none"]:
-    """Say which checkpoints are fetched unasked: by default all, for a sweep the best trial's."""
+    """Say which checkpoints are fetched unasked.
+
+    The default is all checkpoints; for a sweep, the best trial's.
+    """
     if job.checkpoints is False:
         return "none"
     if job.checkpoints is None and job.tune:
@@ -54,9 +60,10 @@ def size_of(task: Task) -> int:
 
 
 def archive_of(task: Task) -> Archive:
-    """Return the archive of a task's checkpoint; only an ended task's has size and hash.
+    """Return the archive of a task's checkpoint.
 
-    A running task may replace its checkpoint at any time.
+    Only an ended task's archive has a size and a hash. A running task may
+    replace its checkpoint at any time.
     """
     file = names.checkpoint_archive(task.name)
     kept = task.checkpoint
@@ -70,9 +77,10 @@ def elsewhere(run: RunDirectory, state: RunState) -> list[Task]:
 
 
 def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the ended tasks whose checkpoint is still to be fetched; `among` limits the tasks.
+    """Return the ended tasks whose checkpoint is still to be fetched.
 
-    Checkpoints above the job's outputs_limit are left out.
+    `among` limits the tasks. Checkpoints above the job's outputs_limit are left
+    out.
     """
     wanted = _wanted(run, state, among)
     if not wanted:
@@ -83,7 +91,7 @@ def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = No
 
 
 def too_large(run: RunDirectory, state: RunState) -> str:
-    """Name the checkpoints above the job's outputs_limit; "" if there are none."""
+    """Name the checkpoints above the job's outputs_limit, or return ""."""
     limit = _limit(run)
     left = [task for task in _wanted(run, state) if not _fits(run, task, limit)]
     if not left:
@@ -100,7 +108,7 @@ def listed(tasks: Sequence[Task]) -> str:
 
 
 def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.datetime) -> None:
-    """Record that these checkpoints were lost with the head, if the directory is writable."""
+    """Record checkpoints lost with the head, if the directory is writable."""
     loss = {
         "at": now.isoformat(timespec="seconds"),
         "checkpoints": {task.name: size_of(task) for task in tasks},
@@ -110,7 +118,7 @@ def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.dateti
 
 
 def loss_of(run: RunDirectory) -> datetime.datetime | None:
-    """Return when checkpoints were lost with the head; None if that is not recorded."""
+    """Return the recorded time at which checkpoints were lost, or None."""
     try:
         loss = json.loads(run.left_behind.read_text(encoding="utf-8"))
         return datetime.datetime.fromisoformat(loss["at"])
@@ -124,7 +132,7 @@ def _limit(run: RunDirectory) -> int:
 
 
 def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the ended tasks whose checkpoint should be fetched, whatever its size."""
+    """Return the ended tasks with a checkpoint to fetch, whatever its size."""
     tasks = state.tasks.values() if among is None else among
     missing = [task for task in tasks if task.state in ENDED and not is_here(run, task)]
     if not missing:

@@ -1,4 +1,4 @@
-"""Fetch tasks' outputs and checkpoints as archives, even during the run; check their sha256."""
+"""Fetch archives of tasks' outputs and checkpoints, even during the run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Note = Callable[[str], None]
 
 
 class Fetcher:
-    """Fetches outputs and checkpoints in background threads while a run is followed.
+    """Fetches outputs and checkpoints in threads while a run is followed.
 
     Two threads fetch outputs, each task's archives in order. A third thread
     fetches checkpoints one by one, so outputs never wait for checkpoints.
@@ -59,7 +59,7 @@ class Fetcher:
             self._checkpoints.submit(self._bring_checkpoint, node_id, task)
 
     def wait(self) -> tuple[OutsideError, ...]:
-        """Wait for the outputs in flight; return the errors of those that are still missing.
+        """Wait for the outputs in flight; return the errors of missing ones.
 
         No outputs can be fetched after this.
         """
@@ -69,7 +69,7 @@ class Fetcher:
         return tuple(error for task, error in failed if task.missing(self._run))
 
     def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
-        """Wait for the checkpoints in flight; return the errors of those that are still missing.
+        """Wait for checkpoints in flight; return the errors of missing ones.
 
         No checkpoint can be fetched after this.
         """
@@ -110,7 +110,7 @@ class Fetcher:
 def apply_archive(
     ray: RayApi, run: RunDirectory, node_id: str, task: str, kept: OutputsKept
 ) -> list[LeftOut]:
-    """Fetch one archive and apply it to a task's outputs, unless it was applied before.
+    """Fetch an archive, and apply it to a task's outputs, but only once.
 
     A `whole` archive replaces the outputs; any other has the changes since the
     previous archive. Returns the files that could not be written. Raises
@@ -145,7 +145,7 @@ def apply_archive(
 def fetch_checkpoint(
     ray: RayApi, run: RunDirectory, node_id: str, task: Task, *, note: Note
 ) -> None:
-    """Fetch a task's last checkpoint, unless this machine has it; rename an older one.
+    """Fetch a task's last checkpoint, unless it is here; rename an older one.
 
     Raises OutsideError if the checkpoint is damaged, or cannot be fetched.
     """
@@ -177,10 +177,10 @@ def fetch_checkpoint(
 
 
 def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
-    """Replace `target` with the content of an archive; an error while unpacking changes nothing.
+    """Replace `target` by an archive's content.
 
     The archive is unpacked into a new directory next to `beside`, which then
-    replaces `target`.
+    replaces `target`. An error while unpacking changes nothing.
     """
     part = Path(tempfile.mkdtemp(prefix=f".{beside.name[:40]}.", dir=beside.parent))
     try:
@@ -199,7 +199,10 @@ def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
 def _spooled(
     ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, at: Path
 ) -> Iterator[Path]:
-    """Yield a temporary file with the checked archive. Raises OutsideError if it is damaged."""
+    """Yield a temporary file with the checked archive.
+
+    Raises OutsideError if the archive is damaged.
+    """
     filename = f"{names.run_directory(run.name)}/{archive.file}"
     spool = at.with_name(f".{at.name}.tar")
     try:

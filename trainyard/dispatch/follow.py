@@ -1,4 +1,4 @@
-"""Follow a run to its end: show its stream, fetch outputs, notice a dead runner or cluster.
+"""Follow a run: show it, fetch outputs, notice a dead runner or cluster.
 
 A run's last event says that it ended. Ray's job status, which changes up to a
 second later, is only polled to notice a dead runner or cluster.
@@ -53,7 +53,7 @@ Ending = Literal["ended", "left", "not-stopped"]
 
 
 class Screen:
-    """Shows a run to a user; this base class shows only notes, if `note` is given."""
+    """Shows a run to a user; this base class only passes notes to `note`."""
 
     def __init__(self, *, note: Callable[[str], None] = lambda text: None) -> None:
         self._note = note
@@ -79,7 +79,7 @@ class Screen:
 
 @dataclass
 class Follower:
-    """Follows one run: records its events in `journal`, updates `state`, and shows them.
+    """Follows a run: records and shows its events, and applies them to `state`.
 
     `fetcher` is None if nothing is to be fetched. `interrupted` says whether
     the user pressed Ctrl-C (or sent SIGTERM): the run is then stopped with
@@ -179,7 +179,7 @@ class Follower:
             fetcher.fetch_checkpoints(node_id, self.state, among=[task])
 
     def _ask(self) -> None:
-        """Ask Ray for the run's job; open its stream, or notice a dead runner."""
+        """Ask Ray for the job; open its stream, or notice a dead runner."""
         self._asked = time.monotonic()
         try:
             job = self.ray.job(self.state.run)
@@ -206,7 +206,7 @@ class Follower:
             self._nothing_began(job)
 
     def _note_failure(self, error: OutsideError) -> None:
-        """Note a failed request. Raises OutsideError once the cluster counts as lost."""
+        """Note a failed request. Raises OutsideError if the cluster is lost."""
         if self.catch_up:
             raise error
 
@@ -244,7 +244,7 @@ class Follower:
         )
 
     def _runner_gone(self, job: Job | None) -> None:
-        """Record the end of a run whose runner died, once all its lines are read."""
+        """Record the end of a dead runner's run, once all lines are read."""
         now = time.monotonic()
         self._ended_at = self._ended_at or now
         reader = self._reader
@@ -306,10 +306,11 @@ def _first_line(job: Job) -> str:
 
 
 class Interrupts:
-    """Catches Ctrl-C and SIGTERM: the first only sets `asked`, the second raises KeyboardInterrupt.
+    """Catches Ctrl-C and SIGTERM.
 
-    Before `hold`, there is no run to stop: the first signal raises
-    KeyboardInterrupt, too.
+    The first signal only makes `asked` true; the second raises
+    KeyboardInterrupt. Before `hold`, there is no run to stop: the first signal
+    raises KeyboardInterrupt, too.
     """
 
     def __init__(self, *, held: bool = False) -> None:

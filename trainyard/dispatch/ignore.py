@@ -1,4 +1,4 @@
-"""Decide which files of a job directory are left out, and name the ignore file that decides.
+"""Say which files of a job are left out, and which ignore file decides.
 
 The rules are git's. The .gitignore of a deeper directory comes first. Within
 one file, the last matching pattern wins, and `!` includes a path again, but
@@ -38,14 +38,17 @@ ALWAYS = GitIgnoreSpec.from_lines(
 
 @dataclass(frozen=True)
 class Rules:
-    """The patterns of one ignore file, relative to `directory`; users see the file as `source`."""
+    """The patterns of one ignore file, relative to `directory`.
+
+    Users see the file as `source`.
+    """
 
     source: str
     directory: Path
     spec: GitIgnoreSpec
 
     def verdict(self, path: Path, *, is_directory: bool) -> bool | None:
-        """Say whether the last pattern that matches this path ignores it; None if none matches.
+        """Say whether the last matching pattern, if any, ignores a path.
 
         Patterns that match only a parent directory do not count: the caller,
         like git, has checked the parents before. pathspec's own verdict would
@@ -107,7 +110,7 @@ def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES
 
 
 def _parents_in_repository(root: Path) -> list[Path]:
-    """Return the directories above `root` in its repository, nearest first; [] without one."""
+    """Return the directories above `root` in its repository, nearest first."""
     parents = [root, *root.parents]
     for index, parent in enumerate(parents):
         if (parent / ".git").exists():

@@ -1,4 +1,4 @@
-"""Find Schola commands that would fail as a task, or lose their outputs, before they are sent."""
+"""Find Schola commands that would fail as a task, or lose their outputs."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
 
 
 def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the commands in the line of `sh -c LINE`, without leading assignments and `exec`.
+    """Yield the commands in the line of `sh -c LINE`.
 
-    The line is read up to the first unterminated quotation. Other commands
-    yield nothing.
+    Leading assignments and `exec` are left out. The line is read up to the
+    first unterminated quotation. Other commands yield nothing.
     """
     flags = [index for index, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)]
     if Path(command[0]).name not in _SHELLS or not flags or flags[0] + 1 == len(command):

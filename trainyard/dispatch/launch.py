@@ -1,4 +1,4 @@
-"""Dispatch a job: upload missing packages, record the run, submit one Ray job, follow it."""
+"""Dispatch a job: upload packages, record the run, submit and follow it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def dispatch(
     progress: Progress,
     screen: Screen,
 ) -> RunStatus:
-    """Send a job and begin its run; with `wait`, follow it and fetch its results.
+    """Send a job and begin its run; with `wait`, follow it and fetch results.
 
     While the run is followed, a first interruption stops the run and waits for
     its end; a second one raises InterruptedRunError at once. The error of a
@@ -107,7 +107,10 @@ def dispatch(
 
 
 def interrupted(status: RunStatus) -> RunStatus:
-    """Return the status with the error of an interrupted command; the run may have succeeded."""
+    """Return the status with the error of an interrupted command.
+
+    The run itself may have succeeded.
+    """
     name = status.run.name
     state = status.state
     if not state.ended:
@@ -130,7 +133,7 @@ def interrupted(status: RunStatus) -> RunStatus:
 
 
 def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
-    """Raise PrerequisiteError if the Python of the head lacks a package that the job needs.
+    """Raise PrerequisiteError if the head's Python lacks a needed package.
 
     If the backend cannot ask the head (`Endpoint.lacking`), the run itself
     fails later.
@@ -207,9 +210,10 @@ def _start(
 
 
 def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progress) -> None:
-    """Upload the runner and submit the run; the caller has uploaded the other packages.
+    """Upload the runner, and submit the run.
 
-    After this, the run no longer needs this machine.
+    After this, the run no longer needs this machine. The caller must have
+    uploaded the other packages.
     """
     runner = runner_package()
     start = Step(
@@ -223,7 +227,10 @@ def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progre
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
-    """Upload the plan, and submit a Ray job for it; `runner` names an uploaded package."""
+    """Upload the plan, and submit a Ray job for it.
+
+    `runner` names a package that is uploaded already.
+    """
     plan_name = blob_name(plan)
     # Commands that would end the run, such as `cluster.down`, name this user.
     user = f"{getpass.getuser()}@{platform.node()}"

@@ -1,4 +1,4 @@
-"""The Python modules that a job sends for its tasks to import: Ray's `py_modules`."""
+"""The modules that a job sends for its tasks to import: Ray's `py_modules`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _REMOTE = "://"
 
 
 def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
-    """Yield a problem for each name without a module; remote addresses are not checked."""
+    """Yield a problem for each name without a module.
+
+    Remote addresses are not checked.
+    """
     for index, name in enumerate(names):
         path = directory / name
         where = f"runtime_env.py_modules.{index}"

@@ -1,4 +1,7 @@
-"""Pack a job directory into a zip named by its content's hash, so that it is sent only once."""
+"""Pack a job directory into a zip named by the hash of its content.
+
+So the same content is sent only once.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _PACK_BELOW = 1024 * 1024
 
 @dataclass(frozen=True)
 class SentFile:
-    """A file to send; `name` is its path in the job directory, `size` is in bytes.
+    """A file to send; `name` is its path in the job, `size` is in bytes.
 
     `mode` says only whether the file is executable, and whether only its owner
     may read it.
@@ -44,7 +47,10 @@ class SentFile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A file or directory ("name/") that is not sent; `by` is the ignore file or the reason."""
+    """A file, or a directory ("name/"), that is not sent.
+
+    `by` is the ignore file, or another reason.
+    """
 
     name: str
     by: str
@@ -68,7 +74,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Package:
-    """A packed directory, cut into parts of PART_LIMIT bytes, which are uploaded one by one.
+    """A packed directory, which is uploaded in parts of PART_LIMIT bytes.
 
     Each name in `parts` has a hash of the part's bytes, `name` a hash of these
     names. `size` is the packed size in bytes.
@@ -86,7 +92,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Packages:
-    """The packages of one run: the job's files, its wheels, and its Python modules.
+    """The packages of one run: the job's files, wheels and Python modules.
 
     `wheel_files` are in the package `wheels`. `modules` has a package for each
     Python module, or an address from which Ray itself fetches the module.
@@ -123,7 +129,7 @@ def listing(directory: Path) -> Listing:
 
 
 def sent_file(path: Path, name: str) -> SentFile:
-    """Describe a file under this name. Raises RequestError if the name is not UTF-8."""
+    """Describe a file to send. Raises RequestError if `name` is not UTF-8."""
     found = path.stat()
     mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
     if not found.st_mode & _OTHERS:
@@ -145,7 +151,7 @@ def _utf_8(name: str) -> str:
 
 
 def pack(listed: Listing, *, prefix: str = "") -> Package:
-    """Zip the listed files into a temporary file, each under `prefix` + its name.
+    """Zip files into a temporary file, each under `prefix` + its name.
 
     Times and order of the files on disk do not change the package's name.
     Raises RequestError if a file cannot be read, or the files together reach
@@ -171,7 +177,10 @@ def blob_name(content: bytes) -> str:
 
 
 def runner_package() -> Package:
-    """Pack the runner; without ignore files, since Trainyard may be installed in a .venv."""
+    """Pack the runner, without regard to ignore files.
+
+    Trainyard may be installed in an ignored .venv.
+    """
     root = Path(trainyard_runner.__file__).parent
     sources = sorted(root.rglob("*.py"))
     files = [sent_file(path, path.relative_to(root).as_posix()) for path in sources]
@@ -181,7 +190,7 @@ def runner_package() -> Package:
 def _walk(
     directory: Path, root: Path, rules: Sequence[Rules], above: tuple[Path, ...]
 ) -> Iterator[SentFile | LeftOut | str]:
-    """Yield files to send, entries left out, and names of directories to send as empty."""
+    """Yield files to send, entries left out, and directories to send empty."""
     for path in sorted(directory.iterdir()):
         is_directory = path.is_dir()
         name = path.relative_to(root).as_posix()

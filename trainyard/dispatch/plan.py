@@ -1,4 +1,4 @@
-"""A job that is ready to be sent: its files, the runner's plan, and the record of the run.
+"""A job that is ready to be sent: its files, its plan, and the run's record.
 
 The record (run.json) is enough to run the job again a year later.
 """
@@ -86,7 +86,7 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
 
 
 def described(prepared: Prepared) -> Iterator[str]:
-    """Yield lines for users: the job, what is sent with its size, what is left out."""
+    """Yield lines for users: the job, what is sent, and what is left out."""
     yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {_extent(prepared)}"
     if prepared.resumed:
         yield prepared.resumed.described(len(prepared.tasks))
@@ -111,7 +111,7 @@ def build(
     *,
     skip_gate: bool = False,
 ) -> bytes:
-    """Return the runner's plan as JSON; without `prepared`, the run has no tasks."""
+    """Return the runner's plan as JSON; without `prepared`, it has no tasks."""
     gate = Gate(
         skip=skip_gate,
         simulated_gpus=endpoint.simulated_gpus,
@@ -221,10 +221,11 @@ def _extent(prepared: Prepared) -> str:
 
 
 def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> Listing:
-    """Return the files of `runtime_env.files` that `found` lacks; add wrong names to `problems`.
+    """Return the files of `runtime_env.files` that `found` lacks.
 
-    An ignored file below the job directory keeps its path. Any other file or
-    directory is put at the top of the job directory, under its own name.
+    Wrong names are added to `problems`. An ignored file below the job directory
+    keeps its path. Any other file or directory is put at the top of the job
+    directory, under its own name.
     """
     taken = {file.name for file in found.files}
     tops = {name.split("/", 1)[0] for name in taken}

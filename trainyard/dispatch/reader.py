@@ -1,4 +1,4 @@
-"""Read a run's stream from the cluster line by line, without a gap, even if connections break.
+"""Read a run's stream line by line, without gaps even if connections break.
 
 Ray's route for log files takes no offset, but can send the last N lines of a
 file. Every line of the stream has a number, by which the reader recognizes
@@ -33,7 +33,7 @@ _LONGEST_SEGMENT = stream.ROLL_AT + stream.LONGEST_LINE
 
 
 class StreamReader:
-    """Polls the stream of a run in a background thread; `lines` returns new lines in order.
+    """Polls a run's stream in a thread; `lines` returns new lines in order.
 
     A stream is a series of files, the segments, in the run's directory on its
     node. Reading begins at segment number `segment`. `problem` is the error of
@@ -61,7 +61,7 @@ class StreamReader:
         self._thread.start()
 
     def lines(self, *, wait: float) -> list[bytes]:
-        """Return the next batch of lines; [] if none came within `wait` seconds.
+        """Return the next batch of lines, [] if none comes in `wait` seconds.
 
         Raises OutsideError if the file is not the stream of a runner. A failed
         request raises nothing: see `problem`.
@@ -74,7 +74,7 @@ class StreamReader:
             return []
 
     def has_read_all_of(self, moment: float) -> bool:
-        """Say whether `lines` has returned all lines that were written before `moment`."""
+        """Say whether `lines` has returned all lines written by `moment`."""
         return self._all_read_at > moment and self._batches.empty()
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class StreamReader:
             self._stopped.wait(pause)
 
     def _ask(self) -> int:
-        """Queue the new lines of the current segment; return how many there were."""
+        """Queue the segment's new lines; return how many there were."""
         filename = f"{self._directory}/{names.segment(self._segment)}"
         guess = self._guess
         news = 0
@@ -140,7 +140,7 @@ class StreamReader:
         return news
 
     def _whole_lines(self, chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
-        """Yield the complete lines of each chunk; drop a last line without newline."""
+        """Yield each chunk's whole lines; drop a last line without newline."""
         rest = b""
         read = 0
         for chunk in chunks:
@@ -159,7 +159,7 @@ class StreamReader:
                 return
 
     def _hand_out(self, lines: list[bytes]) -> bool:
-        """Queue lines, once the queue has room; return whether they end the segment."""
+        """Queue lines once there is room; say whether they end the segment."""
         while not self._stopped.is_set():
             with suppress(queue.Full):
                 self._batches.put(lines, timeout=0.5)

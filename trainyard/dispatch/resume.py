@@ -1,4 +1,4 @@
-"""Resume a run: skip its finished tasks, send checkpoints and outputs for the others."""
+"""Resume a run: skip finished tasks, and send what the others need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASK_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Resumed:
-    """The former run that a new run resumes; `plan` is `resume` of the new plan."""
+    """The run that a new run resumes; `plan` is `resume` of the new plan."""
 
     run: RunDirectory
     plan: Resume
@@ -44,7 +44,7 @@ class Resumed:
         }
 
     def described(self, tasks: int) -> str:
-        """Say how many of `tasks` tasks are skipped, have a checkpoint, or start fresh."""
+        """Say how many tasks are skipped, have a checkpoint, or start fresh."""
         skipped = self.plan.skipped
         with_checkpoint = self.record()["from_checkpoint"]
         fresh = tasks - len(skipped) - len(with_checkpoint)
@@ -68,7 +68,7 @@ def inherited(run: RunDirectory, task: str, *, each_attempt: bool) -> Inherited:
 
 
 def link(resumed: Resumed, run: RunDirectory) -> None:
-    """Hard-link a former run's outputs and checkpoints into the new run's directory."""
+    """Hard-link the former run's outputs and checkpoints into the new run."""
     former = resumed.run
     for task in resumed.plan.skipped:
         _link(former.outputs(task), run.outputs(task))
@@ -85,7 +85,7 @@ def link(resumed: Resumed, run: RunDirectory) -> None:
 
 
 def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], bool]) -> Step:
-    """Return the step that uploads the checkpoints and outputs for which the tasks wait.
+    """Return the step that uploads the checkpoints and outputs for the tasks.
 
     At most AHEAD uploaded parts wait for the head. An interruption or the run's
     end ends the upload without an error.
@@ -109,7 +109,7 @@ def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], b
 
 
 def _is_taken(ray: RayApi, run: str, number: int) -> bool:
-    """Wait until the head has taken a part; False if the run has ended instead."""
+    """Wait until the head has taken a part; False if the run ended instead."""
     while ray.has_package(part_name(run, number)):
         job = ray.job(run)
         if job is None or job.ended:

@@ -1,4 +1,4 @@
-"""Operations on a run after its dispatch: follow, show logs and status, stop, fetch results."""
+"""Follow a dispatched run, show it, stop it, and fetch its results."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def follow(
 
 
 def _note_recording(journal: Journal, run: RunDirectory, screen: Screen) -> None:
-    """Mark a run that is recorded as shown, or tell the user why it is not recorded."""
+    """Mark the run as shown if it is recorded; else tell the user why not."""
     if journal.recording:
         with store.written(run.shown):
             run.shown.touch()
@@ -139,7 +139,7 @@ def _note_recording(journal: Journal, run: RunDirectory, screen: Screen) -> None
 
 
 def status(run: RunDirectory, connect: Connect) -> RunStatus:
-    """Return the state of a run; its cluster is asked unless the run's end is recorded.
+    """Return a run's state; ask the cluster unless the run's end is recorded.
 
     New events are recorded. If the cluster does not answer, the result says so
     in `unsure`.
@@ -188,7 +188,10 @@ def logs(
 
 
 def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
-    """Read a run's new events if its cluster answers, show its logs, and return at once."""
+    """Read a run's new events, show its logs, and return at once.
+
+    If the cluster does not answer, only what is recorded is shown.
+    """
     now = status(run, connect)
     replay(run, screen)
     if now.unsure:
@@ -197,7 +200,10 @@ def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunSt
 
 
 def replay(run: RunDirectory, screen: Screen) -> None:
-    """Show the record of a run: its events in order, each attempt's output at the attempt's end."""
+    """Show a run's recorded events in order.
+
+    Each attempt's output is shown at the attempt's end.
+    """
     state = states.fresh(run)
     # A dict instead of a set, to keep the order in which attempts started.
     open_attempts: dict[tuple[str, int], None] = {}
@@ -215,9 +221,10 @@ def replay(run: RunDirectory, screen: Screen) -> None:
 
 
 def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
-    """Stop a run, wait at most STOP_WITHIN seconds for its end, and fetch its results.
+    """Stop a run, and fetch its results.
 
-    A run that does not end in time raises nothing: the result has the error.
+    Waits at most STOP_WITHIN seconds for the run's end. A run that does not end
+    in time raises nothing: the result has the error.
     """
     endpoint = connect(run)
     with ray_of(endpoint) as ray:
@@ -239,7 +246,7 @@ def fetch(
     checkpoints: bool = False,
     of: Collection[str] | None = None,
 ) -> RunStatus:
-    """Fetch a run's missing outputs, and the checkpoints that the job file chooses.
+    """Fetch a run's missing outputs, and checkpoints that the job chooses.
 
     `checkpoints` adds the last checkpoint of every task, or only of the tasks
     named in `of`. A newer checkpoint takes the place of a fetched one, which is
@@ -280,7 +287,7 @@ def fetch(
 def _reached(
     run: RunDirectory, state: RunState, connect: Connect, missing: Sequence[Task]
 ) -> Iterator[RayApi]:
-    """Connect to the head on which a run ran. Raises NotReadyError if that head is gone."""
+    """Connect to a run's head. Raises NotReadyError if that head is gone."""
     try:
         endpoint = connect(run)
     except NotReadyError as error:
@@ -300,7 +307,7 @@ def _reached(
 def _gone(
     run: RunDirectory, state: RunState, missing: Sequence[Task], *, why: str
 ) -> NotReadyError:
-    """Return the error for results lost with the head; `why` says what happened to the head."""
+    """Return the error for results lost with the head for the reason `why`."""
     lost_at = checkpoint_loss(run)
     at = f" at {lost_at:%H:%M on %-d %B %Y}" if lost_at else ""
     if missing and state.checkpoints_at is not None:
@@ -333,7 +340,7 @@ def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunS
 
 
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
-    """Read a run's latest events; say whether all outputs and due checkpoints are fetched."""
+    """Read new events; say whether all outputs and due checkpoints are here."""
     state = states.load(run)
     if not state.ended:
         state = _catch_up(ray, run)
@@ -374,7 +381,7 @@ def _has_outputs(run: RunDirectory, state: RunState) -> bool:
 def _all_home(
     fetcher: Fetcher, run: RunDirectory, state: RunState, *, note: Callable[[str], None]
 ) -> Unfetched:
-    """Fetch missing results, then write the report if the run has ended; return the errors."""
+    """Fetch missing results, write an ended run's report; return the errors."""
     if state.node_id:
         for task in state.tasks.values():
             fetcher.fetch(state.node_id, task)
@@ -406,7 +413,7 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
 
 
 def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
-    """Return the status with its error: the run failed, or results could not be fetched.
+    """Return the status with the error of a failed run or of missing results.
 
     If both happened, the error of the failed run lists the missing results as a
     problem.
@@ -423,7 +430,7 @@ def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatu
 
 
 def _left_there(run: RunDirectory, unfetched: Unfetched) -> OutsideError | None:
-    """Return the error of results that could not be fetched; None if all were fetched."""
+    """Return the error of results that could not be fetched; None for none."""
     if unfetched.outputs:
         kind = "outputs"
         reasons = unfetched.outputs
@@ -441,7 +448,7 @@ def _left_there(run: RunDirectory, unfetched: Unfetched) -> OutsideError | None:
 
 
 def _without_module(state: RunState) -> str | None:
-    """Return a hint if the first failed task lacked a Python module; None otherwise.
+    """Return a hint if the first failed task lacked a Python module, or None.
 
     Without that module, a resumed run would fail again.
     """

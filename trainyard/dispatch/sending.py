@@ -1,4 +1,4 @@
-"""Pack a run's files, wheels and modules, and upload the packages that the cluster lacks."""
+"""Pack a run's files, wheels and modules; upload what the cluster lacks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def send(
 
 
 def step(ray: RayApi, what: str, package: Package) -> Step:
-    """Return the step that uploads a package's missing parts; `what` names it to users."""
+    """Return the step that uploads a package's missing parts.
+
+    Users see the package as `what`.
+    """
 
     def missing() -> dict[str, int]:
         indices = {name: index for index, name in enumerate(package.parts)}

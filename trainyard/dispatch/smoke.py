@@ -35,7 +35,7 @@ JOB = "smoke"
 
 @dataclass(frozen=True)
 class Smoked:
-    """The result of the smoke test. `error` is None if the cluster can train."""
+    """The result of the smoke test; without `error`, the cluster can train."""
 
     cluster: str
     checks: tuple[Check, ...]
@@ -53,7 +53,7 @@ class Smoked:
 
 
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
-    """Run the smoke test; the error of a failed check is in the result, and is not raised.
+    """Run the smoke test; return the error of a failed check in the result.
 
     Raises OutsideError if the cluster no longer answers, and
     InterruptedRunError after Ctrl-C.
@@ -89,7 +89,7 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
 
 
 def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
-    """Check that the dashboard answers with the token, and rejects a request without it."""
+    """Check that the dashboard answers with the token, and only with it."""
     began = time.monotonic()
     detail = f"Ray {ray.supported_version()} answers at {endpoint.address}"
     problem = None
@@ -117,7 +117,7 @@ def missing(endpoint: Endpoint) -> tuple[Check, ...]:
 
 
 def refuse_broken(endpoint: Endpoint) -> None:
-    """Raise SmokeError if a node is known not to run, or a check of the backend fails.
+    """Raise SmokeError for a node known to be down or a failed backend check.
 
     The run's gate would wait for the node, and does not know the backend.
     """

@@ -1,4 +1,4 @@
-"""The wheels that a job sends: files, or built from packages and cached by content."""
+"""The wheels that a job sends: files, or built from packages and cached."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _VERSIONS = (
 
 
 def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tuple[Path, ...]:
-    """Return the wheel files and package directories; any other path becomes a problem."""
+    """Return wheel files and package directories; other paths are problems."""
     keys = {name: f"wheels.{index}" for index, name in enumerate(env.wheels)}
     for installer in ("uv", "pip"):
         for name in getattr(env, installer):
@@ -74,7 +74,7 @@ def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
 
 
 def packed(wheels: Sequence[Path]) -> Package | None:
-    """Pack the wheels for Ray, if any. Raises RequestError above PART_LIMIT bytes."""
+    """Pack any wheels for Ray. Raises RequestError above PART_LIMIT bytes."""
     if not wheels:
         return None
     listed = Listing(Path(), tuple(sent_file(wheel, wheel.name) for wheel in wheels), ())
@@ -86,7 +86,10 @@ def packed(wheels: Sequence[Path]) -> Package | None:
 
 
 def _place(package: Path) -> Path:
-    """Return a wheel's cache directory, named by the package's content and version sources."""
+    """Return the cache directory of a package's wheel.
+
+    Its name depends on the package's content and version sources.
+    """
     content = pack(listing(package)).name.removesuffix(".zip")
     variables = sorted(os.environ.items())
     versions = {name: value for name, value in variables if name.startswith(_VERSIONS)}
@@ -97,7 +100,7 @@ def _place(package: Path) -> Path:
 
 
 def _is_of_git(package: Path) -> bool:
-    """Say whether the version may come from git: pyproject.toml has no fixed one."""
+    """Say whether git may set the version: pyproject.toml has no fixed one."""
     file = package / "pyproject.toml"
     if file.is_file():
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -107,10 +110,10 @@ def _is_of_git(package: Path) -> bool:
 
 
 def copied(package: Path, directory: Path) -> Path:
-    """Copy a package without ignored files, because a build must not change the original.
+    """Copy a package without its ignored files.
 
-    If the package's version comes from git, its repository is cloned, with
-    uncommitted changes.
+    A build must not change the original. If the package's version comes from
+    git, its repository is cloned, with uncommitted changes.
     """
     top = None
     if _is_of_git(package) and git.described(package):
@@ -134,7 +137,10 @@ def copied(package: Path, directory: Path) -> Path:
 
 
 def _clone(top: Path, clone: Path) -> None:
-    """Clone a repository with its uncommitted changes. Raises RequestError with git's output."""
+    """Clone a repository with its uncommitted changes.
+
+    Raises RequestError with git's output.
+    """
     # Git LFS files stay pointers: a download may take minutes and need a login.
     environ = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
     ended = programs.run(["git", "clone", "--quiet", "--shared", str(top), str(clone)], env=environ)
@@ -151,7 +157,7 @@ def _clone(top: Path, clone: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file with its mode, unless git clone has made the same symbolic link."""
+    """Copy a file and its mode, unless the same symbolic link is there."""
     if source.is_symlink() and target.is_symlink() and source.readlink() == target.readlink():
         return
     if not source.is_dir():
@@ -171,7 +177,7 @@ def _step(package: Path, place: Path) -> Step:
 
 
 def _build(package: Path, place: Path) -> None:
-    """Build a wheel with uv, or without uv by pip, and move it to `place` once it is complete.
+    """Build a wheel with uv, or else pip, and move it to `place` when complete.
 
     Raises RequestError with the end of the build's output.
     """

@@ -1,1 +1,1 @@
-"""Training images: build them from a directory of images/, check, push, and resolve them."""
+"""Training images: build them from images/, check, push and resolve them."""

@@ -1,4 +1,7 @@
-"""Build an image: pull its base, tag the build with its content's hash, add a readable tag."""
+"""Build an image on its pulled base.
+
+The build gets two tags: its content's hash, and a readable one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ Report = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Building:
-    """The inputs of a build: an image, an engine, and a cluster file, which may have `build:`."""
+    """The inputs of a build; the cluster file may have a `build:` section."""
 
     image: Image
     engine: Engine
@@ -46,7 +49,7 @@ class Building:
 
     @property
     def content(self) -> str:
-        """Return the tag that a build on the engine's current base would get."""
+        """Return the tag of a build on the engine's current base."""
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 
@@ -80,7 +83,7 @@ class Built:
 def steps(
     building: Building, report: Report = lambda title, text: None, *, no_cache: bool = False
 ) -> list[Step]:
-    """Return the steps that pull the base, build the image, and add its readable tag."""
+    """Return the steps: pull the base, build the image, add a readable tag."""
     image = building.image
     engine = building.engine
     base = f"Get the base {image.base}"
@@ -122,7 +125,7 @@ def steps(
 
 
 def built(building: Building) -> Built:
-    """Return the image built from the current files. Raises PrerequisiteError."""
+    """Return the build of the current files. Raises PrerequisiteError."""
     found = facts(building)
     return Built(
         name=building.image.name,
@@ -137,7 +140,10 @@ def built(building: Building) -> Built:
 
 
 def facts(building: Building) -> ImageFacts:
-    """Inspect the image of the current files. Raises PrerequisiteError if it is missing."""
+    """Inspect the image of the current files.
+
+    Raises PrerequisiteError if the image is missing.
+    """
     image = building.image
     reference = building.reference
     found = docker_images.inspect(building.engine, reference)
@@ -163,7 +169,7 @@ def _has_base(building: Building) -> Answer:
 
 
 def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
-    """Pull the base before the build: the image's tag depends on the base's id."""
+    """Pull the base first: the image's tag depends on the base's id."""
     base = building.image.base
     engine = building.engine
     spec = building.spec
@@ -183,7 +189,10 @@ def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
 
 
 def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: bool) -> None:
-    """Run `docker buildx`. Raises OutsideError, or RequestError for a wrong Dockerfile."""
+    """Run `docker buildx`.
+
+    Raises OutsideError, or RequestError for a wrong Dockerfile.
+    """
     image = building.image
     engine = building.engine
     settings = building.spec.build
@@ -212,12 +221,12 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 
 
 def _cached(building: Building) -> str:
-    """Return the last build's image, on the engine or in the registry, to reuse its layers.
+    """Return the last build's image, whose layers the next build reuses.
 
-    BuildKit's own cache is pruned at times, and a CI machine starts without
-    one. A layer that is built again gets another digest and is pushed again,
-    even if nothing changed. BuildKit ignores a registry that lacks the image,
-    or does not answer.
+    The image is on the engine, else in the registry. BuildKit's own cache is
+    pruned at times, and a CI machine starts without one. A layer that is built
+    again gets another digest and is pushed again, even if nothing changed.
+    BuildKit ignores a registry that lacks the image, or does not answer.
     """
     if docker_images.inspect(building.engine, building.alias):
         return building.alias

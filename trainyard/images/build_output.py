@@ -1,4 +1,4 @@
-"""Read `docker buildx build --progress=plain`: its current step, or why it failed.
+"""Read `docker buildx build --progress=plain`: its step, or why it failed.
 
 BuildKit numbers the vertices of its graph. `#5 [2/4] RUN make` opens vertex 5,
 `#5 0.27 text` is its output, and `#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or
@@ -31,7 +31,7 @@ class BuildProgress:
         self._raw = ""
 
     def read(self, line: str) -> str | None:
-        """Read one line; if it begins a step of the Dockerfile, return the step."""
+        """Read a line; return the Dockerfile's step that it begins, if any."""
         if line.startswith("ERROR: "):
             self._raw = line.removeprefix("ERROR: ")
 
@@ -54,7 +54,7 @@ class BuildProgress:
         return None
 
     def error(self, image: str) -> OutsideError | RequestError:
-        """Return the error of a failed build: RequestError if the Dockerfile is wrong."""
+        """Return the build's error: RequestError for a wrong Dockerfile."""
         step = self._steps.get(self._failed, "")
         tail = self._tails.get(self._failed, ())
         code = _CODE.search(self._raw)

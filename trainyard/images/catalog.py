@@ -1,4 +1,4 @@
-"""Find images to build: the user's images/ first, then those that Trainyard ships."""
+"""Find images to build, in the user's images/, then among Trainyard's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Image:
-    """An image's directory. `base` is that of image.yaml, unless the caller gave another."""
+    """The directory of an image that can be built.
+
+    `base` is that of image.yaml, unless the caller gave another.
+    """
 
     name: str
     directory: Path
@@ -32,7 +35,7 @@ class Image:
 
     @property
     def alias(self) -> str:
-        """Return the readable tag, which names the Ray version and moves with each build."""
+        """Return the readable tag, which moves with each build."""
         return f"ray-{versions.RAY}"
 
     @property
@@ -78,7 +81,7 @@ def find(name: str, *, directory: Path, base: str | None = None) -> Image:
 
 
 def is_reference(text: str, *, directory: Path) -> bool:
-    """Say whether `image:` names a finished image (REGISTRY/NAME:TAG), not a directory."""
+    """Say whether `image:` names a finished image instead of a directory."""
     return (
         any(mark in text for mark in "/:@") and not (directory / text / IMAGE_FILE_NAME).is_file()
     )

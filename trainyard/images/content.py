@@ -37,7 +37,7 @@ LARGE = 16 * 1024 * 1024
 
 
 def entries(image: Image) -> dict[str, Path]:
-    """Return the build's files, links and directories, sorted by their path in the build.
+    """Return files, links and directories by their path in the build, sorted.
 
     Dockerfile and image.yaml are left out. Raises RequestError if something in
     `contents:` does not exist.
@@ -65,7 +65,11 @@ def entries(image: Image) -> dict[str, Path]:
 
 
 def dockerfile(image: Image) -> str:
-    """Read the Dockerfile. Raises OSError, or RequestError if it does not use BASE."""
+    """Read the Dockerfile.
+
+    Raises OSError or UnicodeDecodeError, or RequestError if the Dockerfile does
+    not use BASE.
+    """
     path = image.directory / DOCKERFILE
     text = path.read_text(encoding="utf-8")
     if not _BASE.search(text):
@@ -78,7 +82,7 @@ def dockerfile(image: Image) -> str:
 
 
 def write(image: Image, target: IO[bytes]) -> None:
-    """Write the context as a tar stream, Dockerfile first; owner and dates are fixed."""
+    """Write the context as a tar: Dockerfile first, owner and dates fixed."""
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         content = dockerfile(image).encode()
         head = tarfile.TarInfo(DOCKERFILE)
@@ -95,7 +99,10 @@ def write(image: Image, target: IO[bytes]) -> None:
 
 
 def _entry(path: str, source: Path) -> tarfile.TarInfo:
-    """Return the tar header of an entry; as in git, the mode only marks executable files."""
+    """Return the tar header of an entry.
+
+    As in git, the mode only marks executable files.
+    """
     entry = tarfile.TarInfo(path)
     status = source.lstat()
     entry.mtime = DATE
@@ -135,7 +142,7 @@ def source_tag(source: str) -> str:
 
 
 def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | None = None) -> str:
-    """Return the hash of an image's files and settings, which needs no Docker engine.
+    """Return the hash of an image's files and settings, without Docker.
 
     Images of the same hash have the same inputs, unless the tag of their base
     moved between the builds. `environ` only locates the cache of digests.
@@ -159,7 +166,7 @@ def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | Non
 
 
 def _digest(source: Path, cache: Path) -> str:
-    """Return an entry's kind, mode and content hash; large files use the cache."""
+    """Return an entry's kind, mode and hash; use the cache for large files."""
     entry = _entry("", source)
     status = source.lstat()
     if not entry.isreg():

@@ -1,4 +1,4 @@
-"""The use cases of images: build, lint and push an image, or list all images."""
+"""The use cases of images: build, lint and push an image, or list all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult,
 
 @dataclass(frozen=True)
 class ImageCommand:
-    """The cluster file and Docker engine of an image command; the cluster file names the image."""
+    """The cluster file and the Docker engine of an image command.
+
+    The cluster file names the image.
+    """
 
     spec: ClusterSpec
     source: Path
@@ -49,7 +52,10 @@ class ImageCommand:
 
     @cached_property
     def building(self) -> Building:
-        """Return the image to build. Raises RequestError for a reference, which cannot be built."""
+        """Return the image to build.
+
+        Raises RequestError for a reference, which cannot be built.
+        """
         if self.image is None:
             raise RequestError(
                 f"{self.name} is a finished image: there is nothing to build",
@@ -61,7 +67,7 @@ class ImageCommand:
 
 @dataclass(frozen=True)
 class ListedImage:
-    """An image that can be built here, with its `versions` on the engine, the newest first.
+    """A buildable image and its `versions` on the engine, the newest first.
 
     `current` is the id of the version built from the current files, or None.
     `problem` is the error if the files cannot be read; `image` is then None.
@@ -78,10 +84,11 @@ class ListedImage:
 def connected(
     cluster: LoadedCluster, environ: Mapping[str, str], *, directory: Path
 ) -> Iterator[ImageCommand]:
-    """Connect to the engine that builds. Raises PrerequisiteError without Docker.
+    """Connect to the engine that builds.
 
-    With a registry, the engine is this user's. Without one, it is the cluster's
-    `docker_host`, which must have the image.
+    Raises PrerequisiteError without Docker. With a registry, the engine is this
+    user's. Without one, it is the cluster's `docker_host`, which must have the
+    image.
     """
     address = None
     if cluster.spec.registry is None:
@@ -102,7 +109,10 @@ def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[Planned
 
 
 def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
-    """Check the built or referenced image. Raises PrerequisiteError if it is missing."""
+    """Check the built or the referenced image.
+
+    Raises PrerequisiteError if the image is missing.
+    """
     if command.image:
         reference = build.built(command.building).reference_local
     else:
@@ -124,7 +134,7 @@ def plan_push(command: ImageCommand, *, skip_lint: bool = False) -> list[Planned
 
 
 def listed(command: ImageCommand) -> list[ListedImage]:
-    """Return every image that can be built here, with its versions on the engine."""
+    """Return all buildable images, with their versions on the engine."""
     engine = command.engine
     spec = command.spec
     built_here = docker_images.ours(engine)
@@ -152,7 +162,7 @@ def listed(command: ImageCommand) -> list[ListedImage]:
 def _push(
     command: ImageCommand, report: Report, *, skip_lint: bool
 ) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
-    """Connect to the registry; yield the steps, and a list that will hold the Pushing."""
+    """Connect to the registry; yield the steps, and a list for the Pushing."""
     with access(registry_of(command.spec), command.engine.environ) as registry:
         # Before anything is built: the registry may not answer, or may reject the login.
         registry.api.check()

@@ -1,4 +1,4 @@
-"""Push an image: Docker sends it, the registry confirms it, and clusters run its digest.
+"""Push an image: the registry confirms the digest that clusters then run.
 
 Layers of a failed push stay in the registry, so the next push sends only the
 rest. No cluster uses an incomplete push: clusters find an image by tags that
@@ -44,7 +44,7 @@ class Pushed:
 
 @dataclass
 class Pushing:
-    """One push: its steps and result. `report` gets a step's title and progress."""
+    """One push and its result; `report` gets a step's title and progress."""
 
     built: Built
     access: Access
@@ -61,7 +61,7 @@ class Pushing:
         self._title = f"Push {self._reference}"
 
     def steps(self) -> list[Step]:
-        """Return the steps: make the repository (only in ECR), push, set other tags."""
+        """Return the steps: a repository (in ECR), the push, other tags."""
         push = Step(_PUSH, self._title, self._is_held, self._push, deadline=HELD_SECONDS)
         tags = [self._tag_step(tag) for tag in (self._alias, source_tag(self.built.source))]
         if self.access.registry.login != "ecr":
@@ -142,7 +142,7 @@ class Pushing:
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
-        """Set one more tag; note the tag if the registry does not let it move."""
+        """Set a tag; note the tag if the registry does not let it move."""
         try:
             self.access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:

@@ -52,7 +52,7 @@ class PinnedImage:
 
 
 def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
-    """Return a step that resolves all images: a missing image fails before other steps.
+    """Return the step that resolves all images: missing images fail early.
 
     A plan shows the error as the step's detail.
     """
@@ -127,9 +127,9 @@ def of_groups(
     running: Mapping[str, str] | None = None,
     connect: Connect = access.connect,
 ) -> dict[str, PinnedImage]:
-    """Resolve group images that differ from the head's; `running` has references by group.
+    """Resolve group images that differ from the head's.
 
-    Raises the same errors as `pinned`.
+    `running` has references by group. Raises the same errors as `pinned`.
     """
     known: dict[str, PinnedImage] = {}
     found: dict[str, PinnedImage] = {}
@@ -159,7 +159,7 @@ def distinct(image: PinnedImage, others: Mapping[str, PinnedImage]) -> list[Pinn
 
 
 def no_registry(spec: ClusterSpec, *, where: str = "the cluster file") -> RequestError:
-    """Return the error for a cluster whose nodes pull a built image, without a `registry:`."""
+    """Return the error that nodes pull images, but `registry:` is missing."""
     return RequestError(
         f"the nodes of cluster {spec.name} pull images from a registry, and the cluster file "
         "names none",
@@ -179,7 +179,7 @@ def pulled_bytes(
     directory: Path,
     connect: Connect = access.connect,
 ) -> int:
-    """Return the bytes of a pull of the cluster's largest image; 0 if unknown."""
+    """Return the bytes of a pull of the largest image; 0 if unknown."""
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
         others = of_groups(spec, environ, directory=directory, connect=connect)
@@ -218,7 +218,7 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 
 
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
-    """Return an image built or loaded on this engine; None if a registry must be asked.
+    """Return a built or loaded image; None if a registry must be asked.
 
     A pulled image has the repository's digest, so the registry is asked. With
     containerd's image store, a built image has a digest, too: its id. With that
@@ -242,7 +242,7 @@ def _made_here(name: str, engine: Engine) -> PinnedImage | None:
 
 @dataclass(frozen=True)
 class _Registries:
-    """Asks registries for a cluster's image; `running` is the current reference."""
+    """Asks registries for an image; `running` is the current reference."""
 
     spec: ClusterSpec
     environ: Mapping[str, str]
@@ -312,7 +312,7 @@ class _Registries:
     def _ask(
         self, registry: Registry, repository: str, reference: str
     ) -> tuple[Manifest | None, Login | None]:
-        """Return a reference's manifest (None if there is none), and the login that was used.
+        """Return a reference's manifest or None, and the login that was used.
 
         The cluster file's login is used. Without one, the first request is
         anonymous, so that nodes get no login that they do not need. Registries
@@ -344,7 +344,7 @@ class _Registries:
         return None, named
 
     def _kept(self, repository: str, why: str) -> PinnedImage | None:
-        """Return the image that the cluster runs, if it is a digest of the same repository."""
+        """Return the cluster's image if it is a digest of this repository."""
         before, _, digest = (self.running or "").partition("@")
         if self.running is None or not digest or before != repository:
             return None
@@ -353,7 +353,10 @@ class _Registries:
 
 
 def _path(name: str, host: str) -> str:
-    """Return a repository's path in its registry; on Docker Hub, library/ holds one-word names."""
+    """Return a repository's path in its registry.
+
+    On Docker Hub, library/ holds one-word names.
+    """
     path = _split(name)[0].removeprefix(f"{host}/")
     if host == HUB and "/" not in path:
         return f"library/{path}"
@@ -361,6 +364,6 @@ def _path(name: str, host: str) -> str:
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    """Return (repository, tag, digest) of a reference; the digest is "" without one."""
+    """Split a reference into repository, tag and digest (or "")."""
     name, _, digest = name.partition("@")
     return (*docker_images.split_tag(name), digest)

@@ -1,4 +1,4 @@
-"""Convert files and command lines of other tools into jobs and cluster files of Trainyard."""
+"""Convert other tools' files and command lines to jobs and cluster files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _READ = (
 
 
 def _refuse_other_yaml(file: Path) -> None:
-    """Raise RequestError if a YAML file is another tool's, or has no key of task_runner.
+    """Raise RequestError for a YAML file that is not one of task_runner.
 
-    A misspelt key counts as a key, because a later check reports it.
+    Such a file is of a known other tool, or has no key of task_runner. A
+    misspelt key counts as a key, because a later check reports it.
     """
     documents = foreign.documents_of(file)
     kind = foreign.kind_of(documents)
@@ -74,7 +75,7 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
 
 
 def try_out(found: Imported | Clusters) -> None:
-    """Write the result into a temporary directory, for --dry; raises the errors of `write`."""
+    """Write into a temporary directory, for --dry. Raises `write`'s errors."""
     with tempfile.TemporaryDirectory(prefix="trainyard-") as scratch:
         directory = Path(scratch, "made")
         try:

@@ -1,4 +1,4 @@
-"""Convert a ~/.cluster_config of Isaac Lab: each line becomes one cluster file."""
+"""Convert a ~/.cluster_config of Isaac Lab: one cluster file per line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _OPEN_TO_ALL = (
 
 @dataclass(frozen=True)
 class Clusters:
-    """The texts of cluster files by cluster name; `next` is the command that takes one file."""
+    """The texts of cluster files by cluster name.
+
+    `next` is the command that takes one such file.
+    """
 
     texts: Mapping[str, str]
     notes: tuple[str, ...] = ()
@@ -33,7 +36,7 @@ class Clusters:
         return "\n".join(f"# {name}.yaml\n{text}" for name, text in self.texts.items())
 
     def write(self, directory: Path | None) -> list[Path]:
-        """Write the files to `directory`, by default clusters/; return their paths.
+        """Write files to `directory`, by default clusters/; return the paths.
 
         Raises RequestError if a file exists already, cannot be written, or is
         no valid cluster file. After an error, none of the files is left.
@@ -63,9 +66,10 @@ class Clusters:
 
 
 def read(text: str, *, name: str) -> Clusters | None:
-    """Convert a ~/.cluster_config; return None if no line has `name:` and ` address:`.
+    """Convert a ~/.cluster_config; return None for any other text.
 
-    Raises RequestError unless all lines have the form `name: NAME address:
+    A ~/.cluster_config has a line with `name:` and ` address:`. Raises
+    RequestError unless all lines have the form `name: NAME address:
     http://IP:PORT`. Isaac Lab's own script may write broken lines.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]

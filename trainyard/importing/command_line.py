@@ -82,7 +82,10 @@ _RUNS_PYTHON = re.compile(r"(?:.*/)?(?:python[0-9.]*|isaaclab\.(?:sh|bat)|uv)")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of an Isaac Lab script's flags; an error is a RequestError that names `command`."""
+    """A parser of an Isaac Lab script's flags.
+
+    An error is a RequestError whose hint names `command`.
+    """
 
     def __init__(self, script: str, *, command: str) -> None:
         super().__init__(prog=f"{script}.py", allow_abbrev=False)
@@ -175,7 +178,7 @@ def _with_unread(found: Imported, texts: Sequence[str]) -> Imported:
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Return the unread words before a script, for a note; [] if those words run Python.
+    """Return, for a note, the words before a script; [] if they run Python.
 
     Variables before the program are dropped, because Isaac Lab does not pass
     them to tasks.
@@ -205,7 +208,7 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
 
 
 def _joined(jobs: Sequence[Imported], name: str) -> Imported:
-    """Return one job with the tasks of all `jobs`. Raises RequestError if a job has more."""
+    """Return one job with all tasks. Raises RequestError if a job has more."""
     tasks = []
     files: dict[str, Path] = {}
     notes = [
@@ -265,7 +268,7 @@ def other_program(words: Sequence[str]) -> RequestError | None:
 
 
 def script_of(words: Sequence[str], index: int) -> str:
-    """Return the script's name if the word is a .py file, or a module after -m; else ""."""
+    """Return the name of a .py file or of a module after -m; else ""."""
     if words[index].endswith(".py"):
         return Path(words[index]).stem
     if index and words[index - 1] == "-m":
@@ -274,7 +277,10 @@ def script_of(words: Sequence[str], index: int) -> str:
 
 
 def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
-    """Return the job of an aggregate job: Isaac Lab's script, or arguments of `options.python`."""
+    """Convert one aggregate job.
+
+    Its words name an Isaac Lab script, or are arguments of `options.python`.
+    """
     if len(words) == 1:
         return _job_in_quotes(words[0], options, directory)
     return _job_of_words(words, options, directory)
@@ -312,7 +318,7 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
 
 
 def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
-    """Return the job of an aggregate job in quotes; words around the script are only noted."""
+    """Convert a quoted aggregate job; words around the script become notes."""
     try:
         lines = shell.commands(re.sub(r"\\?\n", " ", line))
     except ValueError as error:
@@ -333,7 +339,7 @@ def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
 
 
 def _looking_at_gpus(found: Imported) -> Imported:
-    """Return the job with each command replaced by nvidia-smi, as task_runner's --test does."""
+    """Replace each command by nvidia-smi, as task_runner's --test does."""
     tasks = []
     for task in found.job["tasks"]:
         kept = {key: task[key] for key in ("name", "resources", "node") if key in task}
@@ -403,7 +409,7 @@ def _value_at(index: int, values: Sequence[int]) -> int:
 
 
 def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
-    """Return a job with several tasks; `jobs` has the words and the resources of each task.
+    """Return a job with a task for each pair of words and resources.
 
     Isaac Lab runs each command in a shell. Here, a command gets a shell only if
     it needs one.
@@ -457,7 +463,7 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
 
 
 def _check_values(number: int, words: Sequence[str]) -> None:
-    """Raise RequestError if a word was one quoted value, which Isaac Lab's shell would split."""
+    """Raise RequestError for a quoted value that Isaac Lab's shell splits."""
     for word in words:
         if not re.search(r"\s", word) or word not in shell.joined([word]):
             continue

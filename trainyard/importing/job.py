@@ -1,4 +1,4 @@
-"""A job made of another tool's files: a job.yaml, and the files that it needs."""
+"""A job made of another tool's files: a job.yaml, and files that it needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _ELSEWHERE = re.compile(r"(?<![^\s;&|('\"{])(?:cd|pushd)\s")
 
 @dataclass(frozen=True)
 class Options:
-    """The flags of Isaac Lab's tuner that matter here; `python` runs Isaac Lab's scripts."""
+    """The flags of Isaac Lab's tuner that matter here.
+
+    `python` is the command that runs Isaac Lab's scripts.
+    """
 
     cfg_class: str = ""
     workflow: str = ""
@@ -67,11 +70,11 @@ class Imported:
         return f"trainyard {'tune' if 'tune' in self.job else 'train'}.dispatch"
 
     def write(self, directory: Path | None) -> list[Path]:
-        """Write the job to `directory`, by default jobs/NAME; return [the directory].
+        """Write the job to `directory`, by default jobs/NAME.
 
-        Raises RequestError if the directory exists, if a file would be outside
-        of it or replace the job file, and if the result is no valid job. After
-        an error, nothing new is left.
+        Returns [the directory]. Raises RequestError if the directory exists, if
+        a file would be outside of it or replace the job file, and if the result
+        is no valid job. After an error, nothing new is left.
         """
         directory = directory or Path("jobs", self.name)
         if directory.exists():
@@ -98,7 +101,10 @@ class Imported:
 
 
 def refuse_unreadable(file: Path) -> None:
-    """Raise RequestError unless the path is a regular file: reading a pipe may block."""
+    """Raise RequestError unless the path is a regular file.
+
+    Reading a pipe could block.
+    """
     try:
         kind = file.stat().st_mode
     except FileNotFoundError as error:
@@ -150,7 +156,7 @@ def training(command: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[st
 
 
 def note_of_training(name: str, command: Sequence[str]) -> str | None:
-    """Return a note that a shell starts the training; None for all other tasks."""
+    """Return a note if a shell starts the training; else None."""
     if PROGRAM in command or not any(_IN_LINE.search(word) for word in command):
         return None
     if _trains_here(command):
@@ -167,5 +173,8 @@ def note_of_training(name: str, command: Sequence[str]) -> str | None:
 
 
 def _trains_here(command: Sequence[str]) -> bool:
-    """Say whether a shell's line trains without `cd`; logs/ is then in the task's directory."""
+    """Say whether a shell's line trains without `cd`.
+
+    The training's logs/ is then in the task's directory.
+    """
     return any(_IN_LINE.search(word) and not _ELSEWHERE.search(word) for word in command)

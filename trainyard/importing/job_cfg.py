@@ -35,7 +35,7 @@ _NAMES = ("cfg_class", "stopper", "progress_reporter")
 
 
 def read(file: Path, options: Options) -> Imported:
-    """Return the job of a JobCfg class, whose file is executed in another process.
+    """Return the job of a JobCfg class; another process executes its file.
 
     Raises RequestError if the file cannot be loaded, or a number in `options`
     is below 1.
@@ -62,7 +62,7 @@ def read(file: Path, options: Options) -> Imported:
 
 
 def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[str]:
-    """Yield differences from Isaac Lab; `samples` is 0 for a job that is no sweep."""
+    """Yield differences from Isaac Lab; `samples` is 0 without a sweep."""
     if samples:
         yield (
             f"num_samples counts repeats: {options.num_samples} is {samples} configurations, "
@@ -87,10 +87,10 @@ def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[st
 
 
 def _described(file: Path, options: Options) -> dict[str, Any]:
-    """Let isaac_task.py describe a class. Raises RequestError if the file cannot be loaded.
+    """Let isaac_task.py describe a class.
 
-    isaac_task.py runs in a process of its own, since classes share mutable
-    defaults.
+    Raises RequestError if the file cannot be loaded. isaac_task.py runs in a
+    process of its own, since classes share mutable defaults.
     """
     refuse_unreadable(file)
     given = _flags(cfg_file=str(file), **{name: getattr(options, name) for name in _NAMES})
@@ -128,7 +128,7 @@ def _flags(**values: str) -> list[str]:
 
 
 def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> dict[str, Any]:
-    """Return the job file: a sweep, or repeated trainings if nothing is to be chosen."""
+    """Return the job file: a sweep, or repeated trainings without a space."""
     flags = _flags(
         cfg_file=f"{file.resolve().parent.name}/{file.name}",
         cfg_class=found["cfg_class"],

@@ -1,4 +1,4 @@
-"""Convert a command line of Isaac Lab's launch.py into the RayClusters that it would make.
+"""Convert a command line of Isaac Lab's launch.py into its RayClusters.
 
 Flags and defaults are those of launch.py and util.py. The result equals that of
 kuberay.yaml.jinja, in all versions of Isaac Lab from
@@ -42,7 +42,10 @@ def is_one(words: Sequence[str]) -> bool:
 
 
 def clusters(words: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the RayClusters of a command line. Raises RequestError if launch.py rejects it."""
+    """Return the RayClusters of a command line.
+
+    Raises RequestError if launch.py rejects the line.
+    """
     given = _parser().parse_args(_after_script(words))
     if "head" in given.name:
         raise RequestError(f"{SCRIPT}.py rejects a name that contains `head`", where=given.name)
@@ -78,7 +81,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _groups(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return each group's values; a missing value becomes its flag's largest, as in launch.py."""
+    """Return each group's values.
+
+    A missing value becomes the largest of its flag, as in launch.py.
+    """
     count = max(len(given[flag]) for flag in _OF_GROUPS)
     groups: list[dict[str, Any]] = [{} for _ in range(count)]
     for flag in _OF_GROUPS:

@@ -1,4 +1,4 @@
-"""Cut an Isaac Lab command line into jobs at the signs `+` and `*` outside of values.
+"""Cut an Isaac Lab command line into jobs at `+` and `*` outside of values.
 
 Isaac Lab joins all words by blanks, and cuts at every sign (wrap_resources.py,
 submit_job.py): `lr=1e+5` is two jobs there. Here a sign separates jobs if a
@@ -27,10 +27,11 @@ _CLOSES = ")]}"
 
 
 def jobs(words: Sequence[str], sign: str) -> list[Words]:
-    """Return the words of each job. Raises RequestError with both readings of an unclear sign.
+    """Return the words of each job.
 
     A job that is a single word was in quotes. It is split as by a shell; with
-    shell operators it stays one word.
+    shell operators it stays one word. Raises RequestError with both readings of
+    an unclear sign.
     """
     found: list[Words] = []
     for job in _cut([(word, f" {word}") for word in words], sign):
@@ -131,14 +132,14 @@ def _meaning(left: str, right: str, programs: set[str], following: str | None) -
 
 
 def _begins(word: str, programs: set[str], following: str | None) -> bool:
-    """Say whether a word begins a job: it is a program, or sets a variable before one."""
+    """Say whether a word (a program, or a variable before one) begins a job."""
     if VARIABLE.match(word):
         return following is not None and _begins(following, programs, None)
     return word in programs or _SCRIPT.fullmatch(word) is not None
 
 
 def _program(job: Words) -> str:
-    """Return a job's program, after its variables; "" if the words so far have none."""
+    """Return a job's program, after its variables; "" if there is none yet."""
     for word in job:
         if word and not VARIABLE.match(word):
             return word

@@ -1,4 +1,4 @@
-"""Split a line as a shell does into commands and words, and say whether it needs a shell.
+"""Split a line as a shell does, and say whether the line needs a shell.
 
 No shell is run, and nothing is expanded.
 """
@@ -41,7 +41,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "\\": "\\", "'": "'", 
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a line: its unquoted words, and the line's text before and after it.
+    """One command of a line: its unquoted words, and the text around it.
 
     Redirections are part of `after`.
     """
@@ -134,7 +134,7 @@ def raw_words(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """Return the words of a text, unquoted; shell operators are words like others.
+    """Return a text's words, unquoted; shell operators are words, too.
 
     Raises ValueError for a quotation that does not end.
     """
@@ -142,7 +142,7 @@ def split(text: str) -> list[str]:
 
 
 def value(word: str) -> str:
-    """Return a word without its quotes. Raises ValueError for an unknown escape in $'...'."""
+    """Unquote a word. Raises ValueError for an unknown escape in $'...'."""
     return _QUOTATION.sub(lambda found: _unquoted(found[0]), word)
 
 
@@ -172,13 +172,13 @@ def command(line: str) -> list[str]:
 
 
 def is_needed(text: str) -> bool:
-    """Say whether a text needs a shell for more than splitting and unquoting its words."""
+    """Say whether a text needs a shell, not only splitting and unquoting."""
     bare = _bare(text)
     return _SIGN.search(bare) is not None or _begins_in_shell(bare.split())
 
 
 def _bare(text: str) -> str:
-    """Replace each quotation by `_`, or by `$` if a shell would expand something in it."""
+    """Replace quotations by `_`, or by `$` if a shell would expand them."""
     return _QUOTATION.sub(lambda found: _kept(found[0]), text).strip()
 
 
@@ -203,7 +203,7 @@ def is_needed_for(words: Sequence[str]) -> bool:
 
 
 def joined(words: Sequence[str]) -> str:
-    """Return words as a shell's line: operators and patterns as they are, other words quoted."""
+    """Join words to a shell's line; quote all but operators and patterns."""
     return " ".join(word if _is_sign(word) else _in_quotes(word) for word in words)
 
 

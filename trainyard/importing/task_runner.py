@@ -1,4 +1,4 @@
-"""Convert a file of Isaac Lab's task_runner into a job of tasks, resources and nodes."""
+"""Convert a file of Isaac Lab's task_runner into a job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def number(written: object) -> float:
-    """Evaluate a number, or arithmetic such as `10*1024**3`. Raises ValueError."""
+    """Evaluate a number or arithmetic, as `10*1024**3`. Raises ValueError."""
     try:
         if isinstance(written, bool) or len(str(written)) > LONGEST:
             raise ValueError
@@ -46,7 +46,7 @@ def number(written: object) -> float:
 
 
 def _value(node: ast.AST) -> float:
-    """Evaluate a part of an expression. Raises ValueError, also above LARGEST."""
+    """Evaluate part of an expression. Raises ValueError, also above LARGEST."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             result: float = value
@@ -83,7 +83,10 @@ Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
 
 
 class NodeSection(Section):
-    """The node of a task, by host name or by Ray's node id, which each start of Ray changes."""
+    """The node of a task, by host name or by Ray's node id.
+
+    Each start of Ray changes the id.
+    """
 
     specific: Literal["any", "hostname", "node_id"] = "any"
     hostname: Filled | None = None
@@ -123,7 +126,7 @@ class TaskRunnerFile(Section):
 
 
 def read(file: Path, *, python: str) -> Imported:
-    """Return the job of a task_runner file. Raises RequestError with every problem."""
+    """Return a file's job. Raises RequestError with every problem."""
     found = load_other(file, TaskRunnerFile, "task_runner file")
     files: dict[str, Path] = {}
     tasks = _with_names([_task(task, files, python, file.parent) for task in found.tasks])
@@ -153,7 +156,10 @@ def read(file: Path, *, python: str) -> Imported:
 def _task(
     task: TaskSection, files: dict[str, Path], python: str, directory: Path
 ) -> dict[str, Any]:
-    """Return one task; add to `files` each file below `directory` that its words name."""
+    """Return one task.
+
+    Adds to `files` each file below `directory` that the task's words name.
+    """
     # task_runner joins the words in the same way.
     line = " ".join([python, *task.py_args.split()])
     if shell.is_needed(line):

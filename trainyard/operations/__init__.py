@@ -1,4 +1,4 @@
-"""The use cases: one function each, called by the command and by the Python API.
+"""The use cases: one function each, called by commands and the Python API.
 
 `cluster` is a cluster that a file describes. `clusters` finds, makes, queries
 and removes it, `scale` changes its size, `nodes` has the logs and shells of its

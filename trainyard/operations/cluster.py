@@ -32,12 +32,15 @@ class Cluster:
 
 
 def as_made(cluster: Cluster) -> tuple[Backend, Site]:
-    """Return the recorded backend and its site; without a record, the backend of the file."""
+    """Return the recorded backend, else that of the file, and its site."""
     name = recorded_backend(cluster.site.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.site, backend=name)
 
 
 def connect_as_made(cluster: Cluster) -> Endpoint:
-    """Connect by the recorded backend. Raises NotReadyError if the cluster does not run."""
+    """Connect by the recorded backend.
+
+    Raises NotReadyError if the cluster does not run.
+    """
     backend, site = as_made(cluster)
     return backend.connect(cluster.spec, site)

@@ -1,4 +1,4 @@
-"""The clusters that this machine knows from cluster files, records and backends."""
+"""The clusters known here, from cluster files, records and backends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainyard.spec.cluster import Backend as BackendName
 
 @dataclass(frozen=True)
 class ListedCluster:
-    """A row of `cluster.list`: a cluster that exists, or a file whose cluster does not exist.
+    """A row of `cluster.list`: an existing cluster, or a file without one.
 
     `place` is the cluster's location in the backend's words, such as a region.
     If a `problem` has several parts, `details` lists them.
@@ -36,7 +36,7 @@ class ListedCluster:
 
     @property
     def lines(self) -> list[str]:
-        """Return the problem for people: name and problem, then one line for each detail."""
+        """Return the name and the problem, then one line for each detail."""
         what = str(self.problem).removesuffix("; ".join(["", *self.details]))
         details = [f"  - {detail}" for detail in self.details]
         return [f"{self.name}: {what}", *details]
@@ -49,7 +49,7 @@ def list_clusters(
     region: str | None = None,
     context: str | None = None,
 ) -> tuple[list[ListedCluster], list[str]]:
-    """Return the clusters of cluster files, recorded clusters, and others that their backends find.
+    """Return the clusters of files and records, and those that backends find.
 
     `region` is a region to search in addition, or "all". With `context`,
     clusters that other tools made in this Kubernetes context are listed, too.
@@ -93,7 +93,7 @@ def list_clusters(
 def _records(
     environ: Mapping[str, str], *, without: Collection[str]
 ) -> tuple[dict[Path, str], list[str]]:
-    """Return recorded clusters' backends by state directory, and a remark for each bad record.
+    """Return backends by state directory, and a remark for each bad record.
 
     Names in `without` are left out, because their cluster files are known.
     """
@@ -118,7 +118,7 @@ def _records(
 def to_remove(
     environ: Mapping[str, str], prefix: str, *, directory: Path
 ) -> tuple[list[Cluster], list[str]]:
-    """Return the clusters that this machine made and whose names begin with `prefix`.
+    """Return the clusters with this name `prefix` that this machine made.
 
     Also returns a remark for each matching cluster that is kept, with the
     reason. Raises OutsideError if a cluster cannot be asked.

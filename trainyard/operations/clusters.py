@@ -1,4 +1,4 @@
-"""The life of a cluster: find, make, query, mend and remove it, by the steps of its backend."""
+"""Find, make, query, mend and remove a cluster, by its backend's steps."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def find(
     overrides: Sequence[str] = (),
     backend: str | None = None,
 ) -> Cluster:
-    """Find the cluster of -f (`asked`), --set and --backend. Raises RequestError."""
+    """Find the cluster of these flags (`asked` is -f). Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
     site = Site(
@@ -115,7 +115,7 @@ def refuse_unmade(cluster: Cluster) -> None:
 
 
 def refuse_without_registry(cluster: Cluster) -> None:
-    """Raise RequestError if nodes must pull images, but the file names no registry.
+    """Raise RequestError if nodes pull images, but the file names no registry.
 
     The default registry, on this machine's loopback, cannot be reached from
     other hosts.
@@ -145,7 +145,10 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
 
 
 def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
-    """Apply these flags to the cluster. Raises RequestError if its backend lacks one."""
+    """Apply these flags to the cluster.
+
+    Raises RequestError if the backend lacks a flag.
+    """
     backend, site = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
@@ -244,7 +247,7 @@ def plan_down(
 
 
 def status(cluster: Cluster) -> ClusterStatus:
-    """Ask for the cluster's state, with a `remark` if its leash ended the cluster."""
+    """Ask for the state; a `remark` says if the leash ended the cluster."""
     refuse_other_file(cluster)
     now = cluster.backend.status(cluster.spec, cluster.site)
     remarks = (now.remark, leash.ended(now, cluster.site.state))
@@ -252,7 +255,7 @@ def status(cluster: Cluster) -> ClusterStatus:
 
 
 def diagnose(cluster: Cluster) -> list[Finding]:
-    """List the backend's findings, broken nodes, and differences from the file."""
+    """List backend findings, broken nodes, and differences from the file."""
     now = status(cluster)
     below = cluster.backend.diagnose(cluster.spec, cluster.site)
     if now.state == "absent":
@@ -287,7 +290,10 @@ def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> l
 
 
 def connect(cluster: Cluster) -> Endpoint:
-    """Return the endpoint. Raises NotReadyError, which says if the leash ended the cluster."""
+    """Return the cluster's endpoint.
+
+    Raises NotReadyError, which says if the leash ended the cluster.
+    """
     refuse_other_file(cluster)
     try:
         return cluster.backend.connect(cluster.spec, cluster.site)
@@ -300,14 +306,20 @@ def connect(cluster: Cluster) -> Endpoint:
 
 
 def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
-    """Let each host pull and run the image. Raises RequestError if nodes are not containers."""
+    """Let each host pull and run the image.
+
+    Raises RequestError if nodes are not containers.
+    """
     return cluster.backend.verify(cluster.spec, cluster.site, report=report)
 
 
 def _settling(
     cluster: Cluster, progress: Progress, *, guard: RunGuard, ends: Ends
 ) -> Callable[[], None]:
-    """Return the `before_disruption` of a change: refuse or end active runs, and fetch results."""
+    """Return the `before_disruption` of a change.
+
+    The function refuses to end active runs, or ends them, and fetches results.
+    """
 
     def settle() -> None:
         # Imported here, because most changes end no nodes.
@@ -357,7 +369,10 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
 
 
 def refuse_other_file(cluster: Cluster) -> None:
-    """Raise RequestError if a file in another directory made the cluster, and both files exist."""
+    """Raise RequestError if a file in another directory made the cluster.
+
+    If one of the two files is gone, nothing is raised.
+    """
     before = made_from(cluster.site.state)
     source = cluster.site.source
     if before is None or source is None or not before.exists() or not source.exists():

@@ -1,4 +1,4 @@
-"""Remove the Ray actors and placement groups that killed runs left on a cluster.
+"""Remove the Ray actors and placement groups that killed runs have left.
 
 Only a Ray driver on the cluster can remove them: a run without tasks is started
 for that.
@@ -21,7 +21,7 @@ _WITHIN = 60.0
 
 
 def remove(cluster: Cluster, progress: Progress) -> None:
-    """Remove what killed runs left; do nothing if the cluster does not answer."""
+    """Remove what killed runs left, unless the cluster does not answer."""
     try:
         endpoint = clusters.connect(cluster)
         with ray_of(endpoint) as ray:

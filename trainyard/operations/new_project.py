@@ -1,4 +1,4 @@
-"""Write the project files that a directory lacks; list the lines that existing files lack."""
+"""Write missing project files; list the lines that existing files lack."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
 
 
 def requirement_for(directory: Path, built: Path, progress: Progress) -> Requirement:
-    """Return the requirement of this Trainyard for CI: an address, or a new wheel.
+    """Return CI's requirement of this Trainyard: an address or a new wheel.
 
     The wheel of an installed package is written into `built`. The text is empty
     if the directory's requirements.txt already names Trainyard.
@@ -133,7 +133,7 @@ def name_of(directory: Path) -> str:
 
 
 def _without(why: str) -> Requirement:
-    """Return a requirements.txt that has only comments, so that CI fails at once."""
+    """Return a requirements.txt with only comments: CI fails at once."""
     wheel = f"trainyard_ray-{__version__}-py3-none-any.whl"
     text = (
         "# Trainyard is on no package index: write the address of its wheel, or put the wheel "
@@ -146,7 +146,10 @@ def _without(why: str) -> Requirement:
 
 
 def _lacking(name: str, path: Path, text: str) -> list[str]:
-    """Return the lines that a .gitignore or requirements.txt lacks; [] for other files."""
+    """Return the lines that a .gitignore or requirements.txt lacks.
+
+    Returns [] for other files, and if the file does not exist.
+    """
     if name not in (GITIGNORE, REQUIREMENTS) or not path.is_file():
         return []
     existing = {line.strip().strip("/") for line in path.read_text(errors="replace").splitlines()}
@@ -167,7 +170,7 @@ def _is_ignored(path: Path) -> bool:
 
 
 def _not_at_the_top(directory: Path) -> str:
-    """Return a remark if the project is below the top of its git repository, else ""."""
+    """Return a remark if the project is below the top of its repository."""
     top = git.top(directory)
     if top is None or top == directory.resolve():
         return ""

@@ -1,4 +1,4 @@
-"""Logs and shells of a cluster's nodes, by node name, host name, address or Ray id."""
+"""Logs and shells of nodes, by node name, host name, address or Ray id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Answered = TypeVar("Answered")
 def logs(
     cluster: Cluster, *, follow: bool, node: str = "", everything: bool = False
 ) -> Iterator[LogLine]:
-    """Return lines of the nodes' log files, without colours; with `follow`, new lines as well.
+    """Return the nodes' log lines, without colours; `follow` adds new lines.
 
     Without `everything`, Ray's dumps of its own state are left out: thousands
     of lines a minute.
@@ -40,7 +40,7 @@ def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]
 
 
 def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the command line of a shell on a node or host (see the contract of backends)."""
+    """Return a local command for a shell or `command` on a node or host."""
     refuse_other_file(cluster)
 
     def ask(name: str) -> list[str]:
@@ -52,7 +52,11 @@ def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[
 
 
 def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) -> Answered:
-    """Ask the backend about a node; look up an unknown name in Ray as host, address or id."""
+    """Ask the backend about a node.
+
+    A name that the backend does not know is looked up in Ray, as host, address
+    or id.
+    """
     try:
         return ask(node)
     except UnknownNodeError:
@@ -63,7 +67,7 @@ def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) ->
 
 
 def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
-    """Return the names of the nodes that have this host name, address or Ray id."""
+    """Return the names of nodes with this host name, address or Ray id."""
     # Imported here: most commands do not connect to Ray.
     from trainyard.seams.ray_api import RayApi
 

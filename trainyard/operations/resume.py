@@ -117,7 +117,10 @@ def resumed(
 
 
 def flags_of_job(run: RunDirectory) -> list[str]:
-    """Return a run's `--set` values for its job. Raises RequestError if one is secret."""
+    """Return a run's `--set` values for its job.
+
+    Raises RequestError if a value is secret.
+    """
     before = (run.record().get("flags") or {}).get("set") or ()
     of_job = [text for text in before if not text.startswith(_CLUSTER)]
     _refuse_hidden(run, of_job, ())
@@ -132,9 +135,10 @@ def _refuse_unfit(run: RunDirectory, here: Here) -> None:
 
 
 def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise RequestError unless each secret `--set` is repeated: secrets are not recorded.
+    """Raise RequestError unless each secret `--set` is repeated.
 
-    `before` are recorded values of `--set`, `overrides` those of this command.
+    Secrets are not recorded. `before` are recorded values of `--set`,
+    `overrides` those of this command.
     """
     given = {text.partition("=")[0] for text in overrides}
     paths = [text.partition("=")[0] for text in before if HIDDEN in text]
@@ -150,7 +154,7 @@ def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence
 
 
 def _changed(run: RunDirectory, prepared: Prepared) -> list[str]:
-    """Return the keys of the job file that changed since the former run, in words.
+    """Say which keys of the job file have changed since the former run.
 
     Keys that a `--set` gives are left out.
     """

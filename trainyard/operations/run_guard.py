@@ -1,4 +1,7 @@
-"""Protect active runs from a change of their cluster: refuse it, or end runs and fetch results."""
+"""Protect active runs from a change of their cluster.
+
+The change is refused, or the runs are ended and their results fetched.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def settle(
     ends: Ends,
     note: Callable[[str], None],
 ) -> None:
-    """Refuse to end active runs, or if `end_runs` is set, end them; then fetch results.
+    """Refuse to end active runs, or end them (`end_runs`); then fetch results.
 
     Results are fetched for all runs, active or ended, that Ray lists and this
     machine dispatched. Call this before nodes end. `command` is the change as
@@ -127,7 +130,10 @@ def _dispatched_elsewhere(jobs: Sequence[Job], from_here: Collection[str]) -> li
 
 
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
-    """Return the active runs that a plan would end; none if the cluster does not answer."""
+    """Return the active runs that a plan would end.
+
+    Returns none if the cluster does not answer.
+    """
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
     try:
@@ -139,7 +145,7 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
 
 
 def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
-    """Return the active jobs, without drivers that tasks of an active run started.
+    """Return active jobs, without drivers that tasks of an active run started.
 
     A run whose end `results` has is not active, although Ray lists its job and
     its tasks' drivers as running for a moment longer.
@@ -215,7 +221,7 @@ def _run_or_note(
 
 
 class _Bringing:
-    """Fetches the results of runs; waits for a run that another command is fetching.
+    """Fetches runs' results; waits if another command is fetching them.
 
     Results that cannot be fetched raise OutsideError. Its hint is `insisting`,
     the command that gives such results up. If `insisting` is "", they are given
@@ -257,7 +263,10 @@ class _Bringing:
         return Step("fetch-outputs", title, fetched, fetch, deadline=WAIT_SECONDS)
 
     def _bring(self, run: RunDirectory) -> None:
-        """Fetch a run's outputs and checkpoints; `_give_up` notes each failure, or raises it."""
+        """Fetch a run's outputs and checkpoints.
+
+        `_give_up` notes each failure, or raises it.
+        """
         self._tried.add(run.name)
         problems: list[tuple[str, Exception]] = []
         try:
@@ -302,7 +311,7 @@ def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
 def _name_lost_checkpoints(
     here: Sequence[RunDirectory], note: Callable[[str], None], *, storage_stays: bool
 ) -> None:
-    """Note checkpoints that were not fetched; record those that are lost with the head."""
+    """Note unfetched checkpoints; record those that are lost with the head."""
     for run in here:
         try:
             now = state.load(run)

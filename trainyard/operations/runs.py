@@ -1,4 +1,4 @@
-"""The operations of train.*: find runs and their clusters, list, follow and stop runs."""
+"""The operations of train.*: find, list, compare, report and stop runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def statuses(
     state: str = "",
     since: str = "",
 ) -> list[RunStatus]:
-    """Return the status of each run that this machine dispatched, the newest first.
+    """Return the statuses of this machine's runs, the newest first.
 
     The clusters of active runs are asked; a cluster that does not answer is
     asked only once. `file` (`-f`) chooses the runs of one cluster; `job`,
@@ -78,7 +78,7 @@ def _check_state(state: str) -> None:
 
 
 def _start_of(since: str) -> float:
-    """Return the Unix time at which the duration `since` began; 0 without one."""
+    """Return the Unix time when the duration `since` began; 0 without one."""
     if not since:
         return 0.0
     try:
@@ -153,7 +153,10 @@ def watch(run: RunDirectory, here: Here, *, screen: Screen) -> RunStatus:
 
 
 def compare(names: Sequence[str], here: Here, *, tags: Sequence[str]) -> Comparison:
-    """Compare runs by name. Raises RequestError for fewer than two runs, or a run named twice."""
+    """Compare runs by name.
+
+    Raises RequestError for fewer than two runs, or a run named twice.
+    """
     chosen = [find_run(name, here) for name in names]
     if len({run.name for run in chosen}) < max(2, len(chosen)):
         raise RequestError(
@@ -175,7 +178,10 @@ def has_ended(run: RunDirectory) -> bool:
 
 
 class RunElsewhere(NamedTuple):
-    """A run of another machine: its user, and its state if it had ended before the stop."""
+    """A run of another machine, and its user.
+
+    `had_ended` is the state of a run that had ended before the stop.
+    """
 
     user: str
     had_ended: str | None
@@ -184,7 +190,7 @@ class RunElsewhere(NamedTuple):
 def stop_elsewhere(
     name: str, file: str | None, progress: Progress, *, here: Here, dry: bool
 ) -> RunElsewhere | None:
-    """Stop a run that another machine dispatched to the cluster of `file`; return the run.
+    """Stop a run of another machine on the cluster of `file`; return the run.
 
     Nothing is stopped with `dry`. Returns None without a name or a file, for a
     run recorded on this machine, and if the cluster does not run or does not
@@ -218,9 +224,10 @@ def fetch(run: RunDirectory, here: Here, *, checkpoints: bool, screen: Screen) -
 
 
 def refuse_active(run: RunDirectory, here: Here, *, stop: str) -> None:
-    """Raise RequestError for an active run, which cannot be resumed; the hint names `stop`.
+    """Raise RequestError for an active run, which cannot be resumed.
 
-    A run whose cluster does not answer passes.
+    The hint names the command `stop`. A run whose cluster does not answer
+    passes.
     """
     now = status(run, here)
     if not now.state.ended and not now.unsure:
@@ -249,7 +256,7 @@ def fetch_to_resume(
 
 
 def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
-    """Fetch a run's new results, write its report again, and return the report's path."""
+    """Fetch a run's new results, rewrite its report, and return its path."""
     now = runs.fetch_so_far(run, _connector(here), screen=screen)
     if now.unfetched:
         screen.note(f"there may be more: {now.unfetched.what}")
@@ -257,7 +264,10 @@ def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
 
 
 def report_all(here: Here, file: str | None) -> Path:
-    """Write the overview page of all runs, or of those on `file`'s cluster; return its path."""
+    """Write the overview page of runs, and return its path.
+
+    With `file`, only runs on its cluster count.
+    """
     rows = []
     for status in statuses(here, file):
         if status.broken:
@@ -271,12 +281,15 @@ def report_all(here: Here, file: str | None) -> Path:
 
 
 def find_run(name: str | None, here: Here, file: str | None = None) -> RunDirectory:
-    """Return the run of this name, or the newest; with `file`, only its cluster's runs count."""
+    """Return the run of this name, or the newest.
+
+    With `file`, only runs on its cluster count.
+    """
     return store.find(here.results, name, cluster=_cluster_name(here, file))
 
 
 def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
-    """Return the run of this name; without a name the only active run, or the newest.
+    """Return the named run; without a name the only active run, or the newest.
 
     Raises RequestError if several runs are active, or none has this name.
     """
@@ -308,7 +321,7 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
 
 
 def connect(run: RunDirectory, here: Here) -> Endpoint:
-    """Return the endpoint of a run's cluster, from the run's copy of the cluster file."""
+    """Connect to a run's cluster, by the run's copy of the cluster file."""
     cluster = clusters.find(str(run.cluster_file), here.environ, directory=here.directory)
     # The path of a token file is relative to the original cluster file, not to the copy.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))

@@ -51,7 +51,7 @@ class Usage:
 
 
 def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
-    """Return a cluster's usage, empty if the cluster is down or does not answer.
+    """Return the usage, empty if the cluster is down or does not answer.
 
     `has_ended` says whether a run is recorded as ended, because Ray lists its
     job as running for a moment longer.
@@ -76,7 +76,7 @@ def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: Fa
 
 
 def ends_at(now: ClusterStatus, usage: Usage) -> float | None:
-    """Return when the leash will end the cluster, in Unix seconds; None if it will not.
+    """Return the Unix time when the leash will end the cluster; None if never.
 
     The leash ends a cluster at a deadline, or after an idle time. The cluster
     is idle only while it has no active runs.
@@ -117,7 +117,7 @@ def _name(job: Job) -> str:
 
 
 def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:
-    """Count a run's running and waiting tasks, from the file that its runner writes.
+    """Count a run's running and waiting tasks, from its runner's file.
 
     Returns (None, None) if the job is not a run, or if the file cannot be read.
     """

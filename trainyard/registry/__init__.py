@@ -1,1 +1,1 @@
-"""A registry in a container: run it, list its images, make Docker trust it, remove it."""
+"""A registry in a container: run, list, trust and remove it."""

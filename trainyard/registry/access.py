@@ -1,4 +1,4 @@
-"""The registry of a cluster file: its address, its CA, and a connection to it."""
+"""A cluster file's registry: its address, its CA, and a connection to it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def registry_of(spec: ClusterSpec) -> Registry:
 
 
 def registry_at(host: str, spec: ClusterSpec) -> Registry:
-    """Return the registry at HOST[:PORT], with the cluster file's settings if they are for it.
+    """Return the registry at HOST[:PORT].
 
-    Like Docker, use plain HTTP for any other registry on loopback.
+    The cluster file's settings are used if they are for this registry. Like
+    Docker, use plain HTTP for any other registry on loopback.
     """
     if spec.registry and spec.registry.address == host:
         return spec.registry
@@ -60,7 +61,10 @@ def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
 
 
 def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
-    """Return the registry's CA file: the named one, else Trainyard's; None if none is needed."""
+    """Return the registry's CA file: the named one, else Trainyard's.
+
+    Returns None if there is none, and for a registry with plain HTTP.
+    """
     if registry.insecure:
         return None
     if registry.ca_file:
@@ -89,7 +93,7 @@ def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
 
 @dataclass(frozen=True)
 class Access:
-    """A connection to a registry, with the login that the Docker engine needs, too."""
+    """A connection to a registry, with the login for the Docker engine."""
 
     registry: Registry
     api: RegistryApi

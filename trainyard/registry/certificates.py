@@ -1,4 +1,4 @@
-"""The self-signed certificate of a registry that Trainyard runs; it is its own CA.
+"""A registry's self-signed certificate, which is its own CA.
 
 It cannot sign other certificates. Certificate and key are kept on this machine
 and in the registry's container, so that a new container gets the same ones,
@@ -29,7 +29,7 @@ class KeyPair(NamedTuple):
 
 
 def make(host: str, *, now: datetime) -> KeyPair:
-    """Make a key and a self-signed server certificate for a host name or IP address."""
+    """Make a key and a self-signed certificate for a host name or address."""
     key = generate_private_key(SECP256R1())
     # X.509 allows 64 characters for a common name.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Trainyard registry {host}"[:64])])

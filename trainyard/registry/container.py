@@ -1,4 +1,6 @@
-"""A registry's container. A change of settings replaces it, but not the volume of images.
+"""A registry's container, which a change of settings replaces.
+
+The volume of images stays.
 
 Trainyard sets the paths of configuration and data, since their defaults differ
 between images (registry:2, registry:3, Debian's).
@@ -54,7 +56,10 @@ def is_started(target: Target) -> Answer:
 
 
 def start(target: Target) -> None:
-    """Start the container; first make it, or replace it if its settings changed."""
+    """Start the container.
+
+    The container is first made, or replaced if its settings changed.
+    """
     container = target.container
     if container is None or not _is_as_desired(target, container):
         content = files(target)
@@ -74,7 +79,10 @@ def start(target: Target) -> None:
 
 
 def remove(target: Target) -> None:
-    """Stop the container, which may be writing an upload, and remove it; the volume stays."""
+    """Stop the container and remove it; the volume stays.
+
+    The container may be writing an upload, so it is stopped first.
+    """
     container = target.container
     if container:
         containers.stop(target.engine, container.id)
@@ -133,11 +141,11 @@ def files(target: Target) -> dict[str, bytes]:
 
 
 def config(*, tls: bool, login: bool) -> bytes:
-    """Return the registry's configuration (distribution.github.io, "Configuring a registry").
+    """Return the registry's configuration.
 
-    The configuration is JSON, which is valid YAML. Unfinished uploads are
-    removed after a day instead of a week, because they may have filled the
-    disk.
+    "Configuring a registry" on distribution.github.io describes its keys. The
+    configuration is JSON, which is valid YAML. Unfinished uploads are removed
+    after a day instead of a week, because they may have filled the disk.
     """
     document: dict[str, Any] = {
         "version": "0.1",

@@ -27,7 +27,7 @@ DISK_DESIRED = 20 * GIB
 
 
 def up_steps(target: Target, progress: Progress) -> list[Step]:
-    """Return the steps that start the registry; `progress` shows the download of its image."""
+    """Return the steps to start the registry; `progress` shows the download."""
     image = f"Get the image {target.registry.image}"
     tls = not target.registry.insecure
 
@@ -78,7 +78,7 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
 
 
 def down_steps(target: Target, *, purge: bool) -> list[Step]:
-    """Return the steps that remove the container; with `purge`, also the volume and CA."""
+    """Return the steps to remove the container; `purge` adds volume and CA."""
 
     def removal(
         id: str, title: str, left: Callable[[], object], remove: Callable[[], None]
@@ -197,7 +197,7 @@ def _answers(target: Target) -> Answer:
 
 
 def disk_free(target: Target) -> int | None:
-    """Return the free bytes on the engine's disk; None if this machine cannot know."""
+    """Return the free bytes on the engine's disk; None if they are unknown."""
     root = Path(str(target.engine.info().get("DockerRootDir") or "/nowhere"))
     if target.engine.is_here:
         with suppress(OSError):
@@ -206,7 +206,7 @@ def disk_free(target: Target) -> int | None:
 
 
 def warnings(registry: Registry, address: str, *, free: int | None) -> list[str]:
-    """Return warnings about little free disk, and about access from other machines."""
+    """Return warnings about little free disk, and access by other machines."""
     texts = []
     if free is not None and free < DISK_DESIRED:
         texts.append(

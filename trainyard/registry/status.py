@@ -1,4 +1,4 @@
-"""The state of a registry: whether it runs, its images, and whether Docker here trusts it."""
+"""The state of a registry, its images, and whether Docker here trusts it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ State = Literal["up", "stopped", "down", "unreachable"]
 
 @dataclass(frozen=True)
 class Tag:
-    """A tag, its digest, and the size of a pull in bytes. `problem` says why these are unknown."""
+    """A tag, its digest, and the size of a pull in bytes.
+
+    `problem` says why digest and size are unknown.
+    """
 
     name: str
     digest: str | None
@@ -33,7 +36,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository; `size` in bytes counts a layer once, even if several tags share it."""
+    """A repository; `size`, in bytes, counts a shared layer once."""
 
     name: str
     tags: tuple[Tag, ...]
@@ -42,7 +45,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Content:
-    """All repositories with a tag; `size` in bytes counts shared layers only once."""
+    """All repositories with a tag; `size`, in bytes, counts a layer once."""
 
     repositories: tuple[Repository, ...]
     size: int
@@ -71,7 +74,10 @@ class RegistryStatus:
 
 
 def status(target: Target) -> RegistryStatus:
-    """Ask the engine and the registry. Raises RegistryError if the registry rejects the login."""
+    """Ask the engine and the registry.
+
+    Raises RegistryError if the registry rejects the login.
+    """
     container = target.container
     is_answering, content, detail = _content(target)
     state: State = "down"
@@ -101,7 +107,7 @@ def status(target: Target) -> RegistryStatus:
 
 
 def content_of(api: RegistryApi) -> Content:
-    """List all tags of a registry, with a request for each tag. Raises RegistryError."""
+    """List all tags, with a request for each tag. Raises RegistryError."""
     blobs: dict[str, int] = {}
     repositories: list[Repository] = []
     for name in api.repositories():
@@ -120,7 +126,10 @@ def content_of(api: RegistryApi) -> Content:
 
 
 def _content(target: Target) -> tuple[bool, Content | None, str]:
-    """Return whether the registry answers, its content, and why the content is unknown."""
+    """Return whether the registry answers, its content, and a problem.
+
+    The problem says why the content is unknown.
+    """
     try:
         with target.api() as api:
             api.check()

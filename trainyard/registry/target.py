@@ -30,7 +30,7 @@ LABEL = "io.trainyard.registry"
 
 @dataclass(frozen=True)
 class Target:
-    """A registry and its engine; `source` and `backend` are the cluster file and its backend."""
+    """A registry and its engine, from the cluster file `source`."""
 
     registry: Registry
     engine: Engine
@@ -49,7 +49,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Name the container and the volume; two hosts may use the same port."""
+        """Name the container and the volume; hosts may share a port."""
         return f"trainyard-registry-{self.host_port.host.replace(':', '-')}-{self.host_port.port}"
 
     @property
@@ -58,19 +58,19 @@ class Target:
 
     @property
     def container(self) -> Container | None:
-        """Return the registry's container, running or not; each access asks the engine."""
+        """Ask the engine for the registry's container, running or not."""
         labelled = containers.labelled(self.engine, f"{LABEL}={self.address}")
         return labelled[0] if labelled else None
 
     @property
     def volume(self) -> str | None:
-        """Return the name of the volume with the images; each access asks the engine."""
+        """Ask the engine for the name of the volume with the images."""
         labelled = containers.volumes(self.engine, f"{LABEL}={self.address}")
         return labelled[0].name if labelled else None
 
     @property
     def bind_address(self) -> str:
-        """Return the IP address on which Docker publishes the port; IPv4 is preferred.
+        """Return the IP address that Docker publishes on, preferably IPv4.
 
         Raises RequestError if the registry's host has no IP address, or if
         Docker runs here and no address of the host is this machine's.
@@ -106,7 +106,7 @@ class Target:
 def find(
     file: str | None, environ: Mapping[str, str], *, directory: Path, overrides: Sequence[str] = ()
 ) -> Iterator[Target]:
-    """Yield this user's Docker engine and the registry that the cluster file and `--set` name.
+    """Yield the registry that the cluster file names, and this user's engine.
 
     Raises RequestError for a wrong file, PrerequisiteError without Docker.
     """

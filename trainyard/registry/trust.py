@@ -1,4 +1,4 @@
-"""The steps that make this host's Docker trust a registry, with a pull as proof."""
+"""The steps that make Docker here trust a registry, with a pull as proof."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" trainyard regis
 
 
 def trust_steps(target: Target) -> list[Step]:
-    """Return the steps, which depend on what the registry and Docker answer now.
+    """Return the steps, which depend on what registry and Docker answer now.
 
     Raises PrerequisiteError if Docker's settings cannot be changed from here.
     """
@@ -66,7 +66,7 @@ def is_accepted(target: Target) -> bool:
 
 
 def kept_here(target: Target) -> tuple[str, ...]:
-    """Say how to remove settings that still make Docker here trust the registry."""
+    """Say how to remove settings by which Docker still trusts the registry."""
     texts = []
     directory = docker_daemon.CERTIFICATES / target.address
     if (directory / CA_NAME).exists():
@@ -198,7 +198,7 @@ def _pull(target: Target) -> str:
 
 
 def add(path: Path, address: str, *, now: datetime) -> None:
-    """Add the registry to daemon.json; other keys, their order and the file's mode stay.
+    """Add the registry to daemon.json; other keys, order and mode stay.
 
     The old file is kept, with date and time in its name. A symbolic link stays,
     and its target is changed.

@@ -1,1 +1,4 @@
-"""Results on the operator's machine: one directory for each run, which no other run changes."""
+"""Results on the operator's machine, with a directory for each run.
+
+A run never changes the directory of another run.
+"""

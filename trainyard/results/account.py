@@ -34,7 +34,7 @@ def extent(run: RunDirectory, state: RunState) -> str:
 
 
 def not_home(state: RunState) -> Iterator[str]:
-    """Yield a line for each kind of file that was not brought home, or is missing.
+    """Yield a line for each kind of file that is missing, or not brought home.
 
     Yields nothing before the run's end.
     """
@@ -91,9 +91,10 @@ def _extent(files: Iterable[AttemptFiles], where: str) -> str:
 def _of_tasks(
     what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]
 ) -> Iterator[str]:
-    """Yield a line on files of one kind: the first task's names, and a count of other tasks.
+    """Yield a line on files of one kind, with the first task's names.
 
-    `which` picks the kind from a task's last attempt; `what` names it.
+    The line only counts the other tasks. `which` picks the kind from a task's
+    last attempt; `what` names it.
     """
     of_tasks: list[tuple[str, Named]] = []
     for task in tasks:

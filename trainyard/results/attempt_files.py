@@ -1,4 +1,4 @@
-"""The files that an attempt left, as the event of the attempt's end reports them."""
+"""The files that an attempt left, as the event of its end reports them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from trainyard_runner.wire.events import AttemptEnded
 
 @dataclass(frozen=True)
 class Named:
-    """Several files: their count, and the first names (of files or whole directories).
+    """Several files: their count, and the first names.
 
-    `more` is the number of files that `names` does not cover.
+    A name is that of a file, or of a whole directory. `more` is the number of
+    files that `names` does not cover.
     """
 
     count: int = 0
@@ -30,7 +31,7 @@ class Named:
 
 @dataclass(frozen=True)
 class AttemptFiles:
-    """An attempt's outputs that the cluster's head received, and the attempt's other files.
+    """An attempt's outputs that the head received, and its other files.
 
     `files` and `bytes` count the received outputs. `not_brought` are outputs
     that stayed behind, each with the reason. `absent` are declared outputs that

@@ -1,4 +1,4 @@
-"""A comparison of runs: how they ended, the last values of their curves, how their files differ."""
+"""A comparison of runs: their ends, final values, and differing settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs, the scalars that are compared, and the settings that differ between runs.
+    """The runs, the scalars compared, and the settings that differ.
 
     `differences` has each such setting's values, by its name, in the order of
     `runs`.
@@ -63,7 +63,10 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = ()) -> Comparison:
-    """Compare runs by `tags` (by default a few likely scalars); write the page into `home`."""
+    """Compare runs by `tags`, and write the page into `home`.
+
+    Without `tags`, compares a few likely scalars.
+    """
     most = max(10, _MOST_SERIES // len(runs))
     loaded = [_loaded(run, most=most) for run in runs]
     left_out = sum(run.left_out for run in loaded)
@@ -133,7 +136,10 @@ def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
 
 
 def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted path, text) of each single value; a list of single values counts as one."""
+    """Yield (dotted path, text) of each single value.
+
+    A list of single values counts as one.
+    """
     if isinstance(value, dict):
         for key, inner in value.items():
             inner_path = key
@@ -150,7 +156,7 @@ def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _differences(values_of_runs: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return the values that differ, by name, in the order of the runs; "" for none."""
+    """Return differing values by name, in the runs' order; "" for none."""
     rows: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys(itertools.chain(*values_of_runs)):
         row = tuple(values.get(name, "") for values in values_of_runs)

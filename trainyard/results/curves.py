@@ -1,4 +1,4 @@
-"""The learning curves of a run's tasks, as the page draws them, named by the job's matrix."""
+"""The learning curves of a run's tasks, as the report's page draws them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class JobFile:
 
     @property
     def step(self) -> str | None:
-        """Return the column (CSV) or key (JSON lines) with the metric's steps."""
+        """Return the CSV column or JSON key with the metric's steps."""
         return self._watched("step")
 
     def _watched(self, key: str) -> str | None:
@@ -69,7 +69,10 @@ class JobFile:
 
 @dataclass(frozen=True)
 class Series:
-    """One task's curves in one directory, by tag; `directory` is relative to the outputs."""
+    """A task's curves in one directory, by tag.
+
+    `directory` is relative to the outputs.
+    """
 
     task: str
     directory: str
@@ -197,7 +200,7 @@ def read(
     most: int = _MOST_SERIES,
     metrics: Mapping[str, Curve] = _NO_METRICS,
 ) -> tuple[list[Series], int]:
-    """Read the curves of a run's tasks in order; also return how many tasks are left out.
+    """Read the curves of tasks in order; also count the tasks left out.
 
     If there are too many, evenly spread ones are read: the first tasks would
     all have the same value of the matrix's first key. `metrics` are curves of
@@ -236,7 +239,7 @@ def collect(event: Metric, metrics: dict[str, Curve]) -> None:
 
 
 def chosen(series: Sequence[Series], left_out: int, *, first: str | None = None) -> Curves:
-    """Return Curves with the _MOST_TAGS most common scalars; the page shows `first` first."""
+    """Return the curves of the most common scalars; `first` is shown first."""
     known: Counter[str] = Counter()
     for one in series:
         known.update(list(one.curves))

@@ -24,7 +24,7 @@ def duration(seconds: float | None) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return the time since a moment: "40 s ago", "5 min ago", "3 h ago", "2 d ago"."""
+    """Return an age in words, such as "40 s ago", "5 min ago" or "2 d ago"."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit} ago"
@@ -50,7 +50,7 @@ def number(value: float | None) -> str:
 
 
 def scalar(value: str | bool | float) -> str:
-    """Return a parameter's value as short text; booleans as YAML writes them."""
+    """Return a parameter's value as short text; booleans as in YAML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -59,7 +59,10 @@ def scalar(value: str | bool | float) -> str:
 
 
 def utc(moment: float, *, readable: bool = False) -> str:
-    """Return a moment in UTC, as ISO 8601 or readable; a page's script shows it in local time."""
+    """Return a moment in UTC, as ISO 8601 or readable.
+
+    A page's script shows the moment in local time.
+    """
     if readable:
         form = "%Y-%m-%d %H:%M:%S UTC"
     else:
@@ -68,7 +71,7 @@ def utc(moment: float, *, readable: bool = False) -> str:
 
 
 def natural(name: str) -> list[str]:
-    """Return a sort key by which numbers in names count as numbers: a2 comes before a10."""
+    """Return a sort key that counts numbers as such: a2 comes before a10."""
     parts = []
     for part in re.split(r"([0-9]+)", name):
         if part.isdigit():

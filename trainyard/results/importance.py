@@ -1,4 +1,4 @@
-"""The importance of a sweep's parameters, computed by Optuna from the recorded study."""
+"""The importance of a sweep's parameters, by Optuna from the study."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _FEWEST = 10
 
 
 def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
-    """Return (parameter, share) pairs, the largest first, and a remark on their source.
+    """Return (parameter, share) pairs, the largest first, and a remark.
 
-    Without pairs, the remark says why there are none. The evaluator is
-    PED-ANOVA, Optuna's default: it needs no scikit-learn, and supports
-    conditional parameters.
+    The remark names the pairs' source. Without pairs, the remark says why there
+    are none. The evaluator is PED-ANOVA, Optuna's default: it needs no
+    scikit-learn, and supports conditional parameters.
     """
     if not journal.is_file():
         remark = f"This needs {journal.name}, which was not fetched from the cluster."

@@ -1,4 +1,4 @@
-"""Check a run's events, and record each once in results/, in the order of the stream."""
+"""Check a run's events, and record each once, in the stream's order."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Journal:
             self._count(event)
 
     def apply(self, line: bytes) -> Output | Event | None:
-        """Record one line of the stream; return its event or output if it is new, else None.
+        """Record one line of the stream; return its event or output if new.
 
-        Lines of a sweep's study are recorded, but return None. Raises
-        OutsideError if a line before this one is missing, or if this one is no
-        event.
+        Known lines return None. Lines of a sweep's study are recorded, but
+        return None. Raises OutsideError if a line before this one is missing,
+        or if this one is no event.
         """
         hint = "Does the cluster's address lead to the cluster that the run is on?"
         event = _parse(line, where=f"the stream of run {self._run.name}", hint=hint)
@@ -101,7 +101,7 @@ class Journal:
     def end_for(
         self, error: str, *, state: State, exit_code: int, seconds: float, hint: str | None
     ) -> RunEnded:
-        """Record the end of a run whose runner died before it could do so; return the event."""
+        """Record the end of a run whose runner died; return the event."""
         event = RunEnded(
             state,
             exit_code,

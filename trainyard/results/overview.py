@@ -1,4 +1,4 @@
-"""The page of all runs, results/index.html: a table with a link to each run's report."""
+"""The page of all runs, results/index.html, with links to their reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = "index.html"
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """A row of the page: a run, its record, its state, and one word for the state."""
+    """A run's row: its record, its state, and one word for the state."""
 
     run: RunDirectory
     record: Mapping[str, Any]

@@ -1,4 +1,7 @@
-"""Pages such as results/RUN/report.html: one file that opens offline, large media next to it."""
+"""Pages such as results/RUN/report.html: a file that opens offline.
+
+Large media are next to the file.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
 
 
 def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) -> dict[str, Any]:
-    """Return the page's values; `metrics` has the curves in the run's events, by task."""
+    """Return the page's values; `metrics` has the events' curves by task."""
     job = curves.job_file(run, list(state.tasks))
     drawn = job
     averaged: tuple[str, ...] = ()
@@ -190,7 +193,7 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
 
 
 def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return (count, caption) for each state that occurs, and always for `succeeded`."""
+    """Return (count, caption) of states that occur, and of `succeeded`."""
     figures = []
     for state, count in counts.items():
         if count or state == "succeeded":
@@ -200,7 +203,7 @@ def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def _command(record: Mapping[str, Any]) -> str:
-    """Return the command that dispatched the run, quoted for a shell; "" if unrecorded."""
+    """Return the quoted command that dispatched the run; "" if unrecorded."""
     program, *words = map(str, record.get("command") or ("",))
     if program:
         return shlex.join([Path(program).name, *words])

@@ -1,4 +1,4 @@
-"""Scalars of TensorBoard event files, CSV and JSON lines, thinned for a plot."""
+"""Scalars of TensorBoard events, CSV and JSON lines, thinned for a plot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LARGEST_TABLE = 64 * 1024 * 1024
 
 @dataclass
 class Curve:
-    """One scalar over steps: at most `limit` evenly spread points, and the last point."""
+    """At most `limit` evenly spread points of a scalar, and the last point."""
 
     limit: int
     steps: array[float] = field(default_factory=lambda: array("d"))
@@ -96,7 +96,7 @@ class Curve:
 def read_directory(
     directory: Path, *, points: int, tags: int, by_attempt: bool = False, step: str | None = None
 ) -> dict[str, dict[str, Curve]]:
-    """Return the curves below a directory, by subdirectory ("" for its top) and tag.
+    """Return a directory's curves by subdirectory ("" for its top) and tag.
 
     Event files of one subdirectory are one resumed training, the oldest file
     first. With `by_attempt`, so are files in the same subdirectory of
@@ -137,11 +137,12 @@ def read_file(path: Path) -> Iterator[Scalar]:
 
 
 def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
-    """Yield each row's finite numbers with its step, from a CSV with a header or from JSON lines.
+    """Yield each row's finite numbers with its step, from CSV or JSON lines.
 
-    Steps are in the column or key `step`, or in one that common loggers use. A
-    file without steps, or above 64 MiB, is other data and yields nothing. A row
-    without a `timestamp` gets the file's modification time.
+    A CSV needs a header. Steps are in the column or key `step`, or in one that
+    common loggers use. A file without steps, or above 64 MiB, is other data and
+    yields nothing. A row without a `timestamp` gets the file's modification
+    time.
     """
     status = path.stat()
     if status.st_size > _LARGEST_TABLE:

@@ -1,4 +1,4 @@
-"""The state of a run, its tasks and their attempts, computed from the run's events."""
+"""The state of a run, its tasks and attempts, computed from its events."""
 
 from __future__ import annotations
 
@@ -99,9 +99,10 @@ class Task:
 
     @property
     def files(self) -> tuple[AttemptFiles, ...]:
-        """Return the last attempt's files; with outputs_each_attempt, those of all attempts.
+        """Return the last attempt's files.
 
-        Attempts with unknown files are left out.
+        With outputs_each_attempt, returns the files of all attempts. Attempts
+        with unknown files are left out.
         """
         attempts = self.attempts[-1:]
         if self.archives and self.archives[0].each_attempt:
@@ -110,7 +111,7 @@ class Task:
 
     @property
     def reason(self) -> str | None:
-        """Return why the task has ended, if known; "never ran: ..." if it had no node."""
+        """Return why the task ended, if known, or that it never ran."""
         reason = self.ended_because or self.last.reason
         if self.state == "skipped":
             return reason
@@ -146,7 +147,7 @@ class Task:
 
 
 class RunState:
-    """The state of a run, updated by `apply` with each event, live or from events.jsonl."""
+    """The state of a run, which `apply` updates with each event."""
 
     def __init__(
         self,
@@ -213,13 +214,13 @@ class RunState:
 
     @property
     def kept_free(self) -> Room:
-        """Return the resources now kept free for tasks' actors and Ray tasks."""
+        """Return the resources kept free for tasks' actors and Ray tasks."""
         if self.ended:
             return NO_ROOM
         return self._kept_free
 
     def apply(self, event: Event) -> None:
-        """Update the state with one event; unknown kinds change only `last_contact`."""
+        """Update the state; unknown events change only `last_contact`."""
         self.last_contact = event.time
         match event:
             case RunStarted():
@@ -281,7 +282,7 @@ class RunState:
 
     @property
     def done(self) -> int:
-        """Count the tasks that succeeded, in this run or in the one that it resumes."""
+        """Count tasks that succeeded, in this run or the one it resumes."""
         return self.counts["succeeded"] + self.counts["skipped"]
 
     def task(self, name: str) -> Task:
@@ -297,7 +298,7 @@ class RunState:
         return attempts
 
     def seconds_of(self, attempt: Attempt, *, now: float | None = None) -> float | None:
-        """Return how long an attempt took, or has taken until `now`; None if unknown.
+        """Return the seconds of an attempt until `now`; None if unknown.
 
         `now` is by default the time of the newest event.
         """

@@ -1,4 +1,4 @@
-"""results/: one directory for each run, append-only, with everything needed to repeat the run."""
+"""results/: one append-only directory per run, enough to repeat the run."""
 
 from __future__ import annotations
 
@@ -94,7 +94,11 @@ def job_of(name: str) -> str:
 
 
 def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> RunDirectory:
-    """Make a new run's directory, with its record and both resolved files (YAML text)."""
+    """Make a new run's directory, with its record and resolved files.
+
+    `cluster` and `job` are YAML text. Raises ResultsError if a file cannot be
+    written.
+    """
     run = RunDirectory(home / str(record["run"]))
     try:
         _create(run, record, cluster=cluster, job=job)
@@ -121,7 +125,7 @@ def _create(run: RunDirectory, record: Mapping[str, Any], *, cluster: str, job: 
 
 
 def keep_study(run: RunDirectory, study: str) -> None:
-    """Begin a resumed sweep's study with the former run's `study`, unless it is empty."""
+    """Begin a resumed sweep's study with the former one, unless empty."""
     if study:
         with written(run.study):
             run.study.write_text(study, encoding="utf-8")
@@ -141,7 +145,7 @@ def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
 
 
 def described(run: RunDirectory) -> dict[str, Any]:
-    """Return a run's record; {} if it is damaged, which must not hide other runs."""
+    """Return a run's record, or {}: a damaged one must not hide other runs."""
     try:
         return run.record()
     except RequestError:
@@ -163,11 +167,11 @@ def started(record: Mapping[str, Any]) -> float | None:
 def find(
     home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN
 ) -> RunDirectory:
-    """Find a run by its name, an unambiguous beginning, or its job (then the newest).
+    """Find a run by its name, an unambiguous beginning, or its job.
 
-    Without a name, return the newest run, of the cluster if given. `elsewhere`
-    is the hint for an unknown run. Raises RequestError if no run matches, or if
-    several do.
+    A job means its newest run. Without a name, return the newest run, of the
+    cluster if given. `elsewhere` is the hint for an unknown run. Raises
+    RequestError if no run matches, or if several do.
     """
     known = runs(home, cluster=cluster)
     if name is None and known:
@@ -208,7 +212,10 @@ def _no_runs(home: Path, cluster: str | None) -> RequestError:
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
-    """Move a fetched checkpoint to its place; rename the former one to ...older-than-SEQ."""
+    """Move a fetched checkpoint to its place.
+
+    The former one is renamed to ...older-than-SEQ.
+    """
     directory = run.checkpoint(task)
     if directory.exists():
         directory.rename(directory.with_name(f"{directory.name}.older-than-{seq}"))
@@ -217,7 +224,7 @@ def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) ->
 
 
 def fetched(directory: Path) -> int:
-    """Return the number of the archive last fetched into a directory; 0 for none."""
+    """Return the number of a directory's last fetched archive; 0 for none."""
     path = number_file(directory)
     if path.exists() and directory.exists():
         return int(path.read_text(encoding="utf-8") or 0)

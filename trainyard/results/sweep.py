@@ -18,7 +18,10 @@ _SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
 
 @dataclass
 class Trial:
-    """One configuration: its number in Optuna, its parameters, and a task for each repeat."""
+    """A configuration: its number in Optuna, its parameters, and its tasks.
+
+    Each repeat has a task.
+    """
 
     number: int
     params: Mapping[str, Any]
@@ -32,7 +35,10 @@ class Trial:
 
     @property
     def spread(self) -> float | None:
-        """Return the standard deviation over repeats; None for fewer than two, or overflow."""
+        """Return the standard deviation over repeats.
+
+        Returns None for fewer than two values, or on overflow.
+        """
         known = [value for value in self.values if value is not None]
         if len(known) < 2:
             return None
@@ -43,7 +49,10 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        """Return the trial's duration; None if it still runs, or ran in an earlier run."""
+        """Return the trial's duration.
+
+        Returns None if the trial still runs, or ran in an earlier run.
+        """
         if not self.tasks or self.started is None or self.ended is None:
             return None
         return max(0.0, self.ended - self.started)
@@ -51,9 +60,10 @@ class Trial:
 
 @dataclass
 class Sweep:
-    """The trials of a run by their number, and how the sweep ended: {reason, samples, best}.
+    """A run's trials by number, and the sweep's end.
 
-    `tune` is the section `tune` of the job file.
+    `end` has the keys reason, samples and best. `tune` is the section `tune` of
+    the job file.
     """
 
     tune: Mapping[str, Any]
@@ -83,7 +93,7 @@ class Sweep:
                         trial.ended = event.time
 
     def ranked(self) -> list[Trial]:
-        """Return the complete trials, best first; of equal ones, the lowest number first."""
+        """Return the complete trials, best first, equal ones by number."""
         sign = 1 if self.tune["mode"] == "min" else -1
         ranks = []
         for trial in list(self.trials.values()):
@@ -124,7 +134,7 @@ class Sweep:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number as float; None for other values, such as NaN in Python's JSON."""
+    """Return a finite number as float; None for others, such as NaN."""
     if isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
         return float(value)
     return None

@@ -1,4 +1,4 @@
-"""The report's tables for its template: tasks, failures, timeline, nodes, logs, media.
+"""The report's tables: tasks, failures, timeline, nodes, logs and media.
 
 Each table is bounded: `shown` has its first rows, and `left_out` counts the
 others.
@@ -58,10 +58,11 @@ Row = dict[str, Any]
 
 
 def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str, float]) -> Row:
-    """Return rows of the first tasks, and of later ones that failed, were stopped or retried.
+    """Return rows of the first tasks, and of later ones with trouble.
 
-    A row has the last value of the task's curve, its values of the matrix, and
-    its attempts if there were several.
+    Trouble is a failure, a stop or a retry. A row has the last value of the
+    task's curve, its values of the matrix, and its attempts if there were
+    several.
     """
     known = list(state.tasks.values())
     troubled = []
@@ -80,7 +81,10 @@ def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str,
 
 
 def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
-    """Return failed attempts: with `final`, those that ended their task; else, retried ones."""
+    """Return failed attempts: `final` ones, or those that were retried.
+
+    A `final` attempt ended its task.
+    """
     failed = []
     for task in state.tasks.values():
         for attempt in task.attempts:
@@ -163,7 +167,7 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos: each task's last ones by name, at most an equal share each.
+    """Return each task's last images and videos by name, in equal shares.
 
     `link` leads to the file. `source` is a small image's content, else the
     link.
@@ -197,7 +201,7 @@ def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
 
 
 def logs(run: RunDirectory, state: RunState) -> Row:
-    """Return the end of each log, cut to an equal length; failed attempts come first."""
+    """Return equally long ends of logs; failed attempts come first."""
     attempts = sorted(
         state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running")
     )
@@ -292,7 +296,7 @@ def _machine(node: NodeFound) -> Iterator[tuple[str, str]]:
 def _lane(
     node: str, attempts: Sequence[Attempt], state: RunState, percent: Callable[[float], float]
 ) -> Row:
-    """Return a node's attempts as bars, each in the topmost row that is free when it starts."""
+    """Return a node's attempts as bars, each in the topmost free row."""
     free_at: list[float] = []
     bars = []
     for attempt in attempts:

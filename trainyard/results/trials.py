@@ -1,4 +1,4 @@
-"""The report's part about a sweep: its best configuration, its trials, and their axes."""
+"""The report's part on a sweep: its best configuration, trials and axes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def job_file(job: JobFile, sweep: Sweep) -> JobFile:
-    """Return a sweep's job file, with each task's trial and repeat as its parameters.
+    """Return a sweep's job file, with trial and repeat as parameters.
 
     The SEEN_FIRST best trials come first, then running ones, then the others.
     """
@@ -86,7 +86,7 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
 
 
 def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> Row:
-    """Return a parameter's axis: for choice and grid its labels, else its ends and `log`."""
+    """Return an axis: the labels of a choice or grid, else ends and `log`."""
     (kind,) = parameter.keys() & KINDS
     axis: Row = {"key": name, "name": clean(name)}
     if kind not in ("choice", "grid"):
@@ -98,7 +98,7 @@ def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> R
 
 
 def _place(value: Any, axis: Row) -> object:
-    """Return a value's place on its axis: its label's index, else the value; None if unset."""
+    """Return a value's place on its axis: its label's index, or the value."""
     if value is not None and "labels" in axis:
         return axis["labels"].index(clean(text_of(value)))
     return value

@@ -15,7 +15,7 @@ ANY = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
 
 
 def resolve(host: str) -> tuple[str, ...]:
-    """Return a host name's IP addresses, none for an unknown name; an address gives itself."""
+    """Return the IP addresses of a name or address; () for an unknown name."""
     try:
         entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -24,7 +24,7 @@ def resolve(host: str) -> tuple[str, ...]:
 
 
 def outgoing(host: str) -> str:
-    """Return this machine's source address for traffic to an IP address; send nothing."""
+    """Return the source address for traffic to an IP address; send nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))
         return str(probe.getsockname()[0])
@@ -38,7 +38,7 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_of(url: str) -> str:
-    """Return the environment's proxy for a URL, without its login; "" for none."""
+    """Return the proxy for a URL, without its login; "" for none."""
     parts = urlsplit(url)
     proxies = urllib.request.getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
@@ -54,12 +54,15 @@ def is_ours(address: str) -> bool:
 
 
 def is_free(address: str, port: int) -> bool:
-    """Say whether the port is unused. Ports that only root may use count as free."""
+    """Say whether a port is unused, even if only root may use it."""
     return _bind(address, port) != errno.EADDRINUSE
 
 
 def answers(address: str, port: int, *, ca: str = "") -> bool:
-    """Say whether a port accepts connections and, with `ca`, has a certificate of that CA."""
+    """Say whether a port accepts connections.
+
+    With `ca`, the port must have a certificate of that CA.
+    """
     try:
         with socket.create_connection((address, port), timeout=CONNECT_SECONDS) as connection:
             if ca:
@@ -75,7 +78,7 @@ def answers(address: str, port: int, *, ca: str = "") -> bool:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Make the kernel end the connection half a minute after its peer has vanished."""
+    """Make the kernel end a connection 30 s after its peer has vanished."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # TCP_KEEPALIVE is macOS's name for TCP_KEEPIDLE.

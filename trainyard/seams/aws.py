@@ -1,4 +1,4 @@
-"""AWS through boto3. Answers stay as they are; rejections become Trainyard errors."""
+"""AWS through boto3, whose rejections become Trainyard errors."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class AwsError(OutsideError):
 
 
 class Aws:
-    """One AWS account and region, for any thread; nothing is sent before the first call.
+    """One AWS account and region, for any thread; making it sends nothing.
 
     Every call raises PrerequisiteError without boto3, credentials or rights,
     AwsError for any other rejection.
@@ -137,7 +137,7 @@ class Aws:
     def find(
         self, service: str, operation: str, *, region: str | None = None, **arguments: Any
     ) -> dict[str, Any]:
-        """Call an operation about one named resource; {} if it does not exist."""
+        """Call an operation on a named resource; {} if it does not exist."""
         try:
             return self.call(service, operation, region=region, **arguments)
         except AwsError as error:
@@ -166,7 +166,7 @@ class Aws:
         region: str | None = None,
         **arguments: Any,
     ) -> list[dict[str, Any]]:
-        """Return EC2's objects of a kind, such as "key_pairs"; `only` has the filters."""
+        """Return EC2's objects of a kind ("key_pairs"); `only` has filters."""
         arguments["Filters"] = [
             {"Name": name, "Values": sorted(values)} for name, values in (only or {}).items()
         ]
@@ -179,7 +179,10 @@ class Aws:
     def instances(
         self, tags: Mapping[str, str], *, region: str | None = None
     ) -> list[dict[str, Any]]:
-        """Return the instances with all these tags, in any state; "*" matches any value."""
+        """Return the instances with all these tags, in any state.
+
+        The value "*" matches any value.
+        """
         filters = {f"tag:{name}": [value] for name, value in tags.items()}
         reservations = self.described("instances", filters, region=region)
         instances = []
@@ -261,7 +264,7 @@ class Aws:
 
 
 def caller_address() -> str:
-    """Ask AWS for this machine's address on the internet. Raises OutsideError."""
+    """Ask AWS for this machine's internet address. Raises OutsideError."""
     try:
         answer = httpx.get(WHO_AM_I, timeout=CONNECT_SECONDS).raise_for_status()
         return str(ipaddress.IPv4Address(answer.text.strip()))

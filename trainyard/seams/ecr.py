@@ -1,4 +1,4 @@
-"""Amazon's registry: a login for 12 hours, and repositories that must exist before a push."""
+"""Amazon's registry: logins for 12 hours, repositories that pushes need."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def region(address: str) -> str:
 
 
 def login(address: str, environ: Mapping[str, str]) -> Login:
-    """Ask AWS for a new login. Each push and pull gets its own, which cannot have expired.
+    """Ask AWS for a new login.
 
-    Raises PrerequisiteError without boto3, AWS credentials or rights,
-    OutsideError if AWS refuses.
+    Each push and pull gets its own login, which cannot have expired. Raises
+    PrerequisiteError without boto3, AWS credentials or rights, OutsideError if
+    AWS refuses.
     """
     answer = _aws(address, environ).call("ecr", "get_authorization_token")
     token = answer["authorizationData"][0]["authorizationToken"]

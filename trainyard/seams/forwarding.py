@@ -1,4 +1,4 @@
-"""Ports and sockets of this machine that forward connections while this process lives.
+"""Local ports and sockets that forward connections while this process lives.
 
 Each connection has its own thread. A connection that cannot be served is closed
 at once, so that its client does not wait; `last_error` gives the reason.
@@ -29,7 +29,10 @@ def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
 
 
 def last_error(address: object) -> str:
-    """Return why the last connection to a forward (port or path) failed; "" if it worked."""
+    """Return why a forward's last connection failed; "" if it worked.
+
+    `address` is the forward's port or path.
+    """
     with _lock:
         for forward in _forwards.values():
             if forward.address == address:

@@ -1,4 +1,4 @@
-"""A directory's repository, as git sees it: revision, version, changed files."""
+"""A directory's git repository: its revision, version and changed files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = 10.0
 
 
 def revision(directory: Path) -> dict[str, Any] | None:
-    """Return {"revision", "dirty"} of a directory's repository; None without a commit or git."""
+    """Return {"revision", "dirty"}; None without a commit or git."""
     head = _git(directory, "rev-parse", "HEAD")
     changed = _git(directory, "status", "--porcelain", "--untracked-files=normal")
     if head is None or changed is None:
@@ -20,7 +20,7 @@ def revision(directory: Path) -> dict[str, Any] | None:
 
 
 def top(directory: Path) -> Path | None:
-    """Return the top of a directory's repository; None outside of one or without git."""
+    """Return the top of a directory's repository; None without one or git."""
     path = _git(directory, "rev-parse", "--show-toplevel")
     if path is None:
         return None
@@ -28,7 +28,7 @@ def top(directory: Path) -> Path | None:
 
 
 def described(directory: Path) -> str | None:
-    """Return the version that tools derive from git: the nearest tag, the commit, and changes.
+    """Return what tools take as version: the nearest tag, commit and changes.
 
     None outside of a repository, without git, or before the first commit.
     """
@@ -36,7 +36,7 @@ def described(directory: Path) -> str | None:
 
 
 def changed(top: Path) -> tuple[str, ...]:
-    """Return the tracked files that differ from the last commit, also removed ones."""
+    """Return the tracked files, even removed ones, that differ from HEAD."""
     names = _output(top, "diff", "--name-only", "--no-renames", "-z", "HEAD") or b""
     return tuple(os.fsdecode(name) for name in names.split(b"\0") if name)
 

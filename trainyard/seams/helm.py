@@ -36,7 +36,10 @@ _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: a path, or a name and version in a repository (https://..., oci://...)."""
+    """A chart: a path, or a name and version in a repository.
+
+    `repository` begins with https:// or oci://.
+    """
 
     name: str
     repository: str | None = None
@@ -107,7 +110,10 @@ class Helm:
         *,
         description: str,
     ) -> None:
-        """Install or upgrade a release, without its CRDs, in a namespace that exists."""
+        """Install or upgrade a release, without its CRDs.
+
+        The namespace must exist.
+        """
         command = ["upgrade", name, *chart.arguments, "--install", "--skip-crds"]
         command += [*self._in(namespace), "--description", description, "--values", "-"]
         self._run(command, doing=f"install {name}", stdin=json.dumps(dict(values)))

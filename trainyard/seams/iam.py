@@ -14,9 +14,10 @@ FOR_EC2 = {
 
 
 def may_pass(aws: Aws, caller: str, role: str) -> bool:
-    """Ask IAM whether `caller`, a user's or session's ARN, may give `role` to instances.
+    """Ask IAM whether `caller` may give `role` to instances.
 
-    Conditions on unknown values (tags, times) count as met.
+    `caller` is the ARN of a user or a session. Conditions on unknown values
+    (tags, times) count as met.
     """
     if caller.endswith(":root"):
         return True

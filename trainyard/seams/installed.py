@@ -1,4 +1,4 @@
-"""Trainyard's own installation: its source address (PEP 610), and its files as a wheel."""
+"""Trainyard's own installation: its source (PEP 610), its files as a wheel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Origin:
 
 
 def find() -> Distribution | None:
-    """Return Trainyard's distribution; None if it runs without being installed."""
+    """Return Trainyard's distribution; None if it is not installed."""
     try:
         return Distribution.from_name(versions.DISTRIBUTION)
     except PackageNotFoundError:
@@ -51,7 +51,7 @@ def find() -> Distribution | None:
 
 
 def source() -> str:
-    """Return the source's address that the installer recorded; "" if unknown."""
+    """Return the source address that the installer recorded, "" if unknown."""
     distribution = find()
     direct_url = None
     if distribution:
@@ -123,7 +123,7 @@ def write_wheel(distribution: Distribution, directory: Path) -> Path:
 
 
 def _is_of_wheel(name: str) -> bool:
-    """Say whether the wheel had this file: installers add .pyc files, scripts and metadata."""
+    """Say whether the wheel had this file, or the installer added it."""
     path = Path(name)
     is_outside = path.is_absolute() or ".." in path.parts
     is_note = ".dist-info/" in name and path.name in _BY_INSTALLER

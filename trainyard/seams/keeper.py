@@ -1,4 +1,4 @@
-"""The keeper of a local Ray node: it is the ancestor of the node's processes, and ends them.
+"""The keeper, a process that owns and ends a local Ray node's processes.
 
 `ray start` leaves daemons behind that no process owns. The keeper adopts them
 (as their "subreaper", prctl(2)), so that one recorded process represents the
@@ -75,7 +75,7 @@ def main(record: Path, log: Path, command: list[str]) -> int:
 
 
 def _start(command: list[str], log: Path) -> int:
-    """Run `ray start`, again if this machine was too busy; return the last exit code."""
+    """Return the exit code of `ray start`, repeated on a too busy machine."""
     for _ in range(TRIES):
         size = log.stat().st_size
         code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
@@ -132,7 +132,7 @@ def _named_in(record: Path, *, seconds: float) -> bool:
 
 
 def _wait_for(pid: int) -> int:
-    """Return the exit code of `ray start`, or 1 once one of its daemons has died.
+    """Return the exit code of `ray start`, or 1 once a daemon has died.
 
     `ray start` itself would wait 45 s for a GCS that is dead.
     """

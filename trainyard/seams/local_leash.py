@@ -1,4 +1,4 @@
-"""The leash of a local cluster: a process that ends the cluster when it is idle or too old.
+"""The leash: a process that ends a local cluster that is idle or too old.
 
 It ends the cluster's processes, removes the cluster's files, and ends itself.
 
@@ -30,7 +30,7 @@ def main(settings: leash.Settings) -> None:
 
 
 def end(target: leash.Settings) -> None:
-    """End the cluster's processes except this one, then remove the cluster's files.
+    """End the cluster's other processes, then remove the cluster's files.
 
     Raises OSError if a process does not end.
     """

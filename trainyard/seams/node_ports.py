@@ -1,4 +1,4 @@
-"""Ports of this machine that forward to ports of a node, through a program such as `ssh`.
+"""Local ports that forward to a node's ports through a program such as `ssh`.
 
 The program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts
 it, and becomes its stdin and stdout, as with inetd. So a port works wherever a
@@ -41,7 +41,7 @@ os._exit(0)
 
 
 def relay(port: int) -> str:
-    """Return a command line that connects stdin and stdout to a port of its node."""
+    """Return a command that connects stdin and stdout to a port of its node."""
     return shlex.join(["python3", "-c", RELAY, str(port)])
 
 
@@ -49,7 +49,7 @@ def relay(port: int) -> str:
 def forwarded(
     words: Sequence[str], environ: Mapping[str, str], *, port: int, failed: Callable[[str], None]
 ) -> Iterator[int]:
-    """Yield a port of 127.0.0.1; each connection to it runs the program `words`.
+    """Yield a port of 127.0.0.1; each connection runs the program `words`.
 
     `port` 0 means a free port. `failed` gets the last line of stderr of each
     failed program. Programs that still run when the context exits are

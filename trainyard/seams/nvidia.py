@@ -1,4 +1,4 @@
-"""The GPUs of a Docker host, as nvidia-smi lists them on this machine or over SSH."""
+"""The GPUs of a Docker host, as nvidia-smi lists them here or over SSH."""
 
 from __future__ import annotations
 

@@ -1,10 +1,14 @@
-"""Processes of this machine: start them, find them again, end them with their descendants.
+"""Start local processes, find them again, end them with their descendants.
 
 A process is identified by pid and start time, because the system reuses pids.
 The processes of a leader are found in three ways, because each alone misses
-some: * By the leader's session. Ray's own processes stay in it, but tasks open
-new sessions. * By a marker in the environment, which /proc no longer shows if a
-process renames itself. * As descendants of the processes found so far.
+some:
+
+* By the leader's session. Ray's own processes stay in it, but tasks open new
+  sessions.
+* By a marker in the environment, which /proc no longer shows if a process
+  renames itself.
+* As descendants of the processes found so far.
 """
 
 from __future__ import annotations
@@ -67,7 +71,7 @@ def alive(process: ProcessId) -> bool:
 def start(
     command: Sequence[str], *, env: Mapping[str, str], log: Path, directory: Path
 ) -> ProcessId:
-    """Start a process that outlives this one, in its own session; log its output to a file."""
+    """Start a process in its own session, so that it outlives this one."""
     with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
         child = subprocess.Popen(
             list(command),
@@ -86,7 +90,7 @@ def start(
 
 
 def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> frozenset[ProcessId]:
-    """Return the running processes in the leaders' sessions, and their descendants.
+    """Return the processes of the leaders' sessions, and their descendants.
 
     `marker` adds all processes whose MARKER variable begins with it, and their
     descendants. This process is left out.
@@ -113,7 +117,7 @@ def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> froze
 def end(
     find: Callable[[], frozenset[ProcessId]], *, grace: float, deadline: float
 ) -> frozenset[ProcessId]:
-    """End the processes that `find` returns: SIGTERM, and after `grace` seconds SIGKILL.
+    """End the processes of `find` by SIGTERM, after `grace` seconds by SIGKILL.
 
     Returns the processes that still run `deadline` seconds after the first
     SIGKILL.
@@ -135,7 +139,10 @@ def terminate(process: ProcessId) -> None:
 
 
 def started_at(process: ProcessId) -> float | None:
-    """Return a process's start in Unix seconds, exact to about 1 s; None if it ended."""
+    """Return when a process started, in Unix seconds; None if it has ended.
+
+    The time is exact to about 1 s.
+    """
     try:
         if alive(process):
             return psutil.Process(process.pid).create_time()
@@ -145,14 +152,14 @@ def started_at(process: ProcessId) -> float | None:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return TCP ports that are free on loopback and never used by outgoing connections."""
+    """Return free TCP ports of loopback that no outgoing connection uses."""
     ports = random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS))
     free = (port for port in ports if addresses.is_free("127.0.0.1", port))
     return tuple(islice(free, count))
 
 
 def _start_time(process: psutil.Process) -> str:
-    """Return the start time; on Linux in ticks since boot, which no clock change affects."""
+    """Return the start time, on Linux one that no clock change affects."""
     if sys.platform != "linux":
         return f"{process.create_time():.2f}"
     # Field 22 of /proc/PID/stat (proc_pid_stat(5)); the command's name may hold spaces.
@@ -188,7 +195,7 @@ def _signal(processes: frozenset[ProcessId], number: signal.Signals) -> None:
 
 
 def _gone(find: Callable[[], frozenset[ProcessId]], seconds: float) -> bool:
-    """Wait until `find` returns no process; False if some are left after `seconds`.
+    """Wait until `find` returns no process; return False after `seconds`.
 
     `find` reads all of /proc, so it is called again only once the found
     processes have ended.

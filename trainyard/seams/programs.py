@@ -1,4 +1,4 @@
-"""Programs that run to their end; Ctrl-C here ends a program's whole process group."""
+"""Run programs to their end; Ctrl-C ends a program's whole process group."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Ran:
 
 @dataclass(frozen=True)
 class Ended:
-    """The result of a program here; `tail` has the last lines of stdout and stderr together."""
+    """The result of a program; `tail` has the last lines of all its output."""
 
     code: int
     tail: tuple[str, ...]
 
 
 def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
-    """Return the path of a program. Raises PrerequisiteError with `hint` if it is not installed."""
+    """Return an installed program's path. Raises PrerequisiteError."""
     path = shutil.which(name, path=environ.get("PATH"))
     if path is None:
         raise PrerequisiteError(f"{name} is not installed", hint=hint)
@@ -51,7 +51,10 @@ def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
 
 
 def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a program. Raises PrerequisiteError if it is not installed."""
+    """Replace this process by a program.
+
+    Raises PrerequisiteError if the program is not installed.
+    """
     path = find(
         command[0], environ, hint=f"Install it, or run this where it is: {shlex.join(command)}"
     )
@@ -71,7 +74,7 @@ def run(
     on_line: Callable[[str], None] | None = None,
     seconds: float | None = None,
 ) -> Ended:
-    """Run a program to its end; end its process group on Ctrl-C or after `seconds`.
+    """Run a program; end its process group on Ctrl-C or after `seconds`.
 
     `stdin` is the input, or a function that writes an input too large for
     memory; its error is raised here once the program has ended. `on_line` gets
@@ -126,7 +129,7 @@ def _feed(
     content: bytes | Callable[[IO[bytes]], None],
     errors: list[Exception],
 ) -> None:
-    """Write the input and close it; a program may end before it has read all of it."""
+    """Write the input, and close it; a program need not read all of it."""
     if not process.stdin:
         return
     with suppress(BrokenPipeError), process.stdin as pipe:
@@ -144,7 +147,7 @@ def _feed(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt a program's process group as Ctrl-C would; kill what does not end."""
+    """Interrupt a program's process group, then kill what does not end."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):

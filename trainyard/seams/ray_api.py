@@ -1,4 +1,4 @@
-"""Ray's REST API, as far as a run needs it: version, nodes, jobs, packages, log files.
+"""Ray's REST API for runs: version, nodes, jobs, packages and log files.
 
 Every route was tried on Ray 2.60. The token travels in the Authorization header
 and nowhere else. Redirects are not followed, so that no other host gets the
@@ -82,7 +82,7 @@ class FileMissingError(OutsideError):
 def without_marks(
     chunks: Iterator[bytes], *, refuse: Callable[[bytes], NoReturn]
 ) -> Iterator[bytes]:
-    """Yield a log file's bytes without the mark that an old dashboard sends before each block.
+    """Yield a log file without the marks that old dashboards put before blocks.
 
     The mark is 1, or 0 before an error (state_head.py, formatter_leading_1, of
     Ray 2.44.1). Every block but the last has BLOCK bytes, even if the file
@@ -146,11 +146,14 @@ class RayApi:
         self._http.close()
 
     def version(self) -> str:
-        """Return Ray's version; an answer also proves that Ray accepts this token for jobs."""
+        """Return Ray's version.
+
+        An answer also proves that Ray accepts this token for jobs.
+        """
         return self._ask("GET", "/api/version", version_from)
 
     def supported_version(self) -> str:
-        """Return Ray's version. Raises PrerequisiteError if it is too old for runs."""
+        """Return Ray's version. Raises PrerequisiteError if it is too old."""
         version = self.version()
         if versions.is_too_old(version):
             oldest = versions.OLDEST_RAY
@@ -163,12 +166,12 @@ class RayApi:
         return version
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return every node that Ray remembers, dead ones too, the head first."""
+        """Return every node, even a dead one, with the head first."""
         nodes = self._ask("GET", "/api/v0/nodes", nodes_from, params={"limit": 1000, "detail": 1})
         return tuple(sorted(nodes, key=lambda node: (not node.is_head, node.name)))
 
     def host_names(self) -> dict[str, str]:
-        """Return the host name of every living node's host, container or pod, by node id."""
+        """Return each living node's host name, by node id."""
         return self._ask("GET", "/nodes", host_names_from, params={"view": "summary"})
 
     def submit(
@@ -199,17 +202,17 @@ class RayApi:
         return self._read(path, body, job_from)
 
     def jobs(self) -> tuple[Job, ...]:
-        """Return every job that Ray remembers, also drivers that were never submitted."""
+        """Return every job, and every driver that was never submitted."""
         return self._ask("GET", "/api/jobs/", lambda answer: tuple(map(job_from, answer)))
 
     def left_by(self, drivers: Collection[str]) -> str:
-        """Say how many detached actors and placement groups `drivers` left behind, if any."""
+        """Say how many detached actors and placement groups remain, if any."""
         actors = self.living("actors", "DEAD", left_from("job_id", drivers))
         groups = self.living("placement_groups", "REMOVED", left_from("creator_job_id", drivers))
         return left_in_words(actors, groups)
 
     def living(self, kind: str, dead: str, read: Callable[[Any], Result]) -> Result:
-        """Return what `read` makes of up to 10,000 rows of `kind` whose state is not `dead`."""
+        """Read up to 10,000 rows of `kind` whose state is not `dead`."""
         filters = {"filter_keys": "state", "filter_predicates": "!=", "filter_values": dead}
         params = {"limit": 10_000, "detail": 1, **filters}
         return self._ask("GET", f"/api/v0/{kind}", read, params=params)
@@ -222,7 +225,7 @@ class RayApi:
         self._ask("POST", f"/api/jobs/{submission_id}/stop", lambda answer: bool(answer["stopped"]))
 
     def has_package(self, name: str) -> bool:
-        """Say whether the cluster has the package; Ray also pins the package, so that it stays."""
+        """Say whether the cluster has the package, which Ray then pins."""
         return self._get(f"/api/packages/gcs/{name}") is not None
 
     def put_package(self, name: str, content: bytes) -> None:
@@ -234,12 +237,12 @@ class RayApi:
     def file(
         self, node_id: str, filename: str, *, last_lines: int | None = None, silence: float = 60.0
     ) -> Iterator[Iterator[bytes]]:
-        """Open a file below a node's log directory; yields its bytes, or its last lines, in chunks.
+        """Yield the chunks of a file, or of its last lines, from a node's logs.
 
-        /api/v0/logs/stream, which follows a growing file, is not used. While
-        the file is quiet, the dashboard does not notice that a client left, and
-        after 100 such streams it answers no client any more (seen with Ray
-        2.60).
+        `filename` is relative to the node's log directory. /api/v0/logs/stream,
+        which follows a growing file, is not used. While the file is quiet, the
+        dashboard does not notice that a client left, and after 100 such streams
+        it answers no client any more (seen with Ray 2.60).
 
         Raises FileMissingError; UnreachableError when nothing comes for
         `silence` seconds.
@@ -265,7 +268,7 @@ class RayApi:
         return versions.marks_log_files(self._version)
 
     def _ask(self, method: str, path: str, read: Callable[[Any], Result], **request: Any) -> Result:
-        """Send a request, and return what `read` makes of the JSON in its answer."""
+        """Send a request, and return what `read` makes of the JSON answer."""
         return self._read(path, self._send(method, path, **request)[1], read)
 
     def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:
@@ -283,7 +286,7 @@ class RayApi:
             raise self._stranger(f"{path} gave {beginning}") from error
 
     def _get(self, path: str, **request: Any) -> bytes | None:
-        """Return the answer, or None if Ray says that the object does not exist.
+        """Return the answer; None if Ray says that the object does not exist.
 
         Raises NotRayError for a 404 without Ray's own text, because any server
         may send that.
@@ -304,7 +307,7 @@ class RayApi:
         accept: tuple[int, ...] = (),
         **request: Any,
     ) -> tuple[int, bytes]:
-        """Send a request; return status and body if the status is 200 or in `accept`."""
+        """Return status and body if the status is 200 or in `accept`."""
         seconds = seconds or self._seconds
         with self._open(method, path, seconds=seconds, **request) as answer:
             body = self._body(answer, seconds)
@@ -316,7 +319,7 @@ class RayApi:
     def _open(
         self, method: str, path: str, *, seconds: float, **request: Any
     ) -> Iterator[httpx.Response]:
-        """Send a request and yield its answer, which must begin within `seconds`."""
+        """Send a request; yield the answer, which must begin in `seconds`."""
         timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
         http_request = self._http.build_request(method, path, timeout=timeout, **request)
 
@@ -328,7 +331,11 @@ class RayApi:
             raise self._unreachable(error) from error
 
     def _body(self, answer: httpx.Response, seconds: float) -> bytes:
-        """Return an answer's body. Raises NotRayError if too long, TimeoutError if too late."""
+        """Return an answer's body.
+
+        Raises NotRayError if the body is too long, TimeoutError if it is too
+        late.
+        """
         give_up = time.monotonic() + seconds
         body = bytearray()
         for chunk in answer.iter_raw():

@@ -52,7 +52,7 @@ def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 class RayUp:
-    """One run of `ray up`, which ends with this process unless this process is killed.
+    """One run of `ray up`, which ends with this process, unless that is killed.
 
     `stage` is Ray's number of the current stage, 0 before the first. `code` is
     the exit code, None while `ray up` runs. `tail` has the last lines of
@@ -114,9 +114,10 @@ class RayUp:
 
 
 def _only(path: Path) -> TextIO:
-    """Return the log, emptied and locked. Raises NotReadyError if another process holds the lock.
+    """Return the log, emptied and locked.
 
-    The lock lasts until all processes that have the log open have ended.
+    The lock lasts until all processes that have the log open have ended. Raises
+    NotReadyError if another process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     log = path.open("a+")
@@ -137,7 +138,7 @@ def _only(path: Path) -> TextIO:
 
 
 def _ray() -> Path:
-    """Return Ray's directory, without importing Ray. Raises PrerequisiteError."""
+    """Find Ray's directory without an import. Raises PrerequisiteError."""
     installed = importlib.util.find_spec("ray")
     if installed is None or installed.origin is None:
         raise PrerequisiteError(
@@ -148,7 +149,7 @@ def _ray() -> Path:
 
 
 def _environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
-    """Return the environment for `ray up`, without variables about a running cluster."""
+    """Return `ray up`'s environment, without variables of a running cluster."""
     kept = {}
     for key, value in environ.items():
         if not key.startswith(("RAY_ADDRESS", "RAY_AUTH_")):

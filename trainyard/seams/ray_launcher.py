@@ -1,18 +1,21 @@
-"""`ray start` for a local node: on the loopback address only, and without Ray's pauses.
+"""`ray start` for a local node: on loopback only, and without Ray's pauses.
 
-Usage: ray_launcher.py start ...   (the arguments of `ray start`, Ray 2.60; the environment must
-have RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0)
+Usage: ray_launcher.py start ... (the arguments of `ray start`, Ray 2.60; the
+environment must have RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0)
 
-This program changes (ray/scripts/scripts.py, ray/_private/node.py of Ray 2.60.0):
-* The address. Ray turns 127.0.0.1 into the machine's outside address, and then listens everywhere.
-  On Windows and macOS, Ray keeps 127.0.0.1 but refuses to start workers. The environment variable
-  makes Ray keep 127.0.0.1 on Linux, too, and this program allows workers nevertheless.
-* The order. Ray's head waits for its dashboard before it starts its raylet. Here both start at the
-  same time, which saves 2.4 s of 7.9 s.
-* The wait for the head. In Ray, a worker that finds no head sleeps 2 s between tries. Here a worker
-  starts only once the head answers.
-* There is no server for Ray Client and no monitor of the autoscaler: a fixed cluster that is used
-  over HTTP needs neither.
+This program changes (ray/scripts/scripts.py, ray/_private/node.py of Ray
+2.60.0):
+
+* The address. Ray turns 127.0.0.1 into the machine's outside address, and then
+  listens everywhere. On Windows and macOS, Ray keeps 127.0.0.1 but refuses to
+  start workers. The environment variable makes Ray keep 127.0.0.1 on Linux,
+  too, and this program allows workers nevertheless.
+* The order. Ray's head waits for its dashboard before it starts its raylet.
+  Here both start at the same time, which saves 2.4 s of 7.9 s.
+* The wait for the head. In Ray, a worker that finds no head sleeps 2 s between
+  tries. Here a worker starts only once the head answers.
+* There is no server for Ray Client and no monitor of the autoscaler: a fixed
+  cluster that is used over HTTP needs neither.
 """
 
 from __future__ import annotations
@@ -78,7 +81,7 @@ def _wait_for_head(address: tuple[str, int]) -> None:
 
 
 def _head_registers(address: tuple[str, int], give_up: float) -> bool:
-    """Wait until the GCS knows the head node; False at `give_up`, or if the GCS is gone.
+    """Wait until the GCS knows the head; False at `give_up` or without a GCS.
 
     A restarted head has a new GCS, which needs a new client.
     """

@@ -35,8 +35,9 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Node:
-    """A Ray node. `group` is its label ray.io/node-group; `custom` are its other resources.
+    """A Ray node.
 
+    `group` is the label ray.io/node-group; `custom` has the other resources.
     `memory` is in bytes. `started` is when the node joined, in Unix seconds;
     None if unknown.
     """
@@ -60,10 +61,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """A job. A driver that connected by itself has the number `driver`, and no `submission_id`.
+    """A job, or a driver that connected by itself.
 
-    `node_id` is the node of a submitted job's own process, once placed. `start`
-    and `end` are when Ray noticed the job's start and end, in Unix seconds.
+    Such a driver has the number `driver`, and no `submission_id`. `node_id` is
+    the node of a submitted job's own process, once placed. `start` and `end`
+    are when Ray noticed the job's start and end, in Unix seconds.
     """
 
     submission_id: str
@@ -83,14 +85,14 @@ class Job:
 
     @property
     def belongs_to(self) -> Driver | None:
-        """Return the attempt whose command connected as this driver; None for other jobs."""
+        """Return the attempt whose command is this driver; None for others."""
         if self.submission_id:
             return None
         return Driver.of(self.metadata)
 
 
 def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs, without drivers that tasks of other listed jobs started."""
+    """Leave out the drivers that tasks of other listed jobs started."""
     all_jobs = list(jobs)
     runs = {job.submission_id for job in all_jobs}
 
@@ -116,7 +118,10 @@ def nodes_from(answer: Any) -> tuple[Node, ...]:
 
 
 def host_names_from(answer: Any) -> dict[str, str]:
-    """Read /nodes?view=summary, by node id. A node that has just joined may have only its id."""
+    """Read the host names in /nodes?view=summary, by node id.
+
+    The name of a node that has just joined may be "".
+    """
     names = {}
     for row in answer["data"]["summary"]:
         raylet = row["raylet"]
@@ -180,7 +185,7 @@ def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
 
 
 def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:
-    """Read /nodes?view=summary: each node's used and free amounts, by node name.
+    """Read each node's used and free amounts in /nodes?view=summary, by name.
 
     A node without resources in the answer is left out.
     """
@@ -194,7 +199,10 @@ def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:
 
 
 def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
-    """Read "1.0/2.0 CPU" and "0B/1.00GiB memory (0B used of 1.00GiB reserved in ...)"."""
+    """Read lines such as "1.0/2.0 CPU".
+
+    Another form is "0B/1.00GiB memory (0B used of 1.00GiB reserved in ...)".
+    """
     used = {}
     free = {}
     for line in _USAGE.finditer(text):

@@ -1,4 +1,4 @@
-"""Calls in threads, with a deadline for the whole call; libraries only limit each wait."""
+"""Deadlines for whole calls, in threads; libraries only limit each wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ Subject = TypeVar("Subject")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return a call's result. Raises TimeoutError after `seconds`; the call continues."""
+    """Return a call's result.
+
+    Raises TimeoutError after `seconds`, while the call continues.
+    """
     future = begin(call)
     if not wait([future], timeout=seconds).done:
         raise TimeoutError(f"not done within {seconds:g} s")
@@ -22,7 +25,7 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
 def side_by_side(
     ask: Callable[[Subject], Result], subjects: Iterable[Subject], *, at_once: int = 8
 ) -> list[Result]:
-    """Call `ask` for all subjects, `at_once` at a time; return the answers in order.
+    """Call `ask` for all subjects, `at_once` at a time; keep their order.
 
     Raises the error of the first subject that failed.
     """

@@ -1,1 +1,1 @@
-"""Cluster, job and image files as frozen models, validated with all problems at once."""
+"""Cluster, job and image files as frozen models that show all problems."""

@@ -1,4 +1,4 @@
-"""The cluster file: its nodes, shared settings, and a section for each backend."""
+"""The cluster file: nodes, shared settings, and a section per backend."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OPEN_TO = {
 
 
 class LeashSection(Section):
-    """Timers after which the cluster ends itself, even while the user's machines are off."""
+    """Timers that end the cluster, even while the user's machines are off."""
 
     idle: Duration | None = setting(
         None, "The cluster ends after this time without a running or waiting job."
@@ -205,7 +205,10 @@ class ClusterSpec(Section):
         yield from self._unknown_groups("ec2", self.ec2.groups)
 
     def nodes(self) -> tuple[NodeSpec, ...]:
-        """Return the nodes that `cluster.up` waits for: the head, and each group's minimum."""
+        """Return the head, and each group's least number of workers.
+
+        `cluster.up` waits for these nodes.
+        """
         workers = []
         for group in self.workers:
             for index in range(group.least):

@@ -132,7 +132,10 @@ class Registry(Section):
 
 
 class BuildSection(Section):
-    """Settings of image builds here; neither `ca_bundle` nor `pip_config` stays in the image."""
+    """Settings of image builds here.
+
+    Neither `ca_bundle` nor `pip_config` stays in the image.
+    """
 
     ca_bundle: Filled | None = setting(
         None, "A PEM file with every CA to trust during the build, such as a company's proxy's."
@@ -156,7 +159,7 @@ class Mount(Section):
 
 
 class Logging(Section):
-    """Docker's log settings for a node, with the keys of Compose's `logging`."""
+    """Docker's log settings of a node, with the keys of Compose's `logging`."""
 
     driver: Filled = setting("json-file", "Docker's log driver.")
     options: dict[Filled, str] = setting(

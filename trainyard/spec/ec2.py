@@ -1,4 +1,4 @@
-"""The cluster file's section `ec2`: instances, and additions to Ray's cluster file."""
+"""The section `ec2`: instances, and additions to Ray's cluster file."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ class Instances(Section):
 
 
 class Ec2Section(Instances):
-    """Instances of EC2, made by `ray up` and by Ray's autoscaler on the head."""
+    """EC2 instances, made by `ray up` and by Ray's autoscaler on the head."""
 
     region: Region | None = setting(
         None, "The region; left out: $AWS_REGION, else that of the profile."
@@ -273,7 +273,7 @@ class Ec2Section(Instances):
             yield Complaint(("key_file",), "has an effect only with key_name", self.key_file)
 
     def instances(self, group: str) -> Instances:
-        """Merge settings: the group's own, else those for all groups, else defaults."""
+        """Return a group's own settings, else those for all, else defaults."""
         own = self.groups.get(group, Instances())
         spot = own.spot
         if spot is None:

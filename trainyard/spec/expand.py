@@ -1,4 +1,4 @@
-"""A job's tasks: one for each combination of the matrix, or each entry of `tasks`."""
+"""A job's tasks, from the combinations of the matrix or from `tasks`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 
 
 def expand(job: JobSpec) -> tuple[Task, ...]:
-    """Return the tasks in the file's order; none for a sweep, which chooses tasks later.
+    """Return the tasks in the file's order; none for a sweep.
 
-    The matrix's last key changes fastest. Raises RequestError if two tasks have
-    the same name.
+    A sweep chooses its tasks later. The matrix's last key changes fastest.
+    Raises RequestError if two tasks have the same name.
     """
     if job.tune is not None:
         return ()
@@ -37,7 +37,7 @@ def expand(job: JobSpec) -> tuple[Task, ...]:
 
 
 def sweep(job: JobSpec) -> dict[str, Any] | None:
-    """Return the sweep for the runner, with a task as template; None without `tune`."""
+    """Return the runner's sweep with a template task; None without `tune`."""
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())

@@ -1,4 +1,4 @@
-"""Types of values that all files share, and validators that report every problem at once."""
+"""Types of values for all files, and validators that report all problems."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Complaint:
 
 
 class ComplaintsError(ValueError):
-    """Several complaints in one error, which pydantic passes on and spec/problems.py splits."""
+    """Several complaints in one error, which spec/problems.py splits."""
 
     def __init__(self, complaints: Iterable[Complaint]) -> None:
         self.complaints = tuple(complaints)
@@ -128,7 +128,7 @@ def check_relative(path: str) -> str:
 
 
 class Section(BaseModel):
-    """A part of a file. It is frozen, converts no values and rejects unknown keys."""
+    """A frozen part of a file, without conversions and unknown keys."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -138,7 +138,7 @@ class Section(BaseModel):
         return self
 
     def complaints(self) -> Iterator[Complaint]:
-        """Yield the problems of values that are valid alone, but not together."""
+        """Yield problems of values that are valid alone, but not together."""
         yield from ()
 
 

@@ -16,9 +16,10 @@ Top = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file. `matches` takes a document's top level; `remedy` is the hint.
+    """A kind of file.
 
-    `ours` is Trainyard's name for a kind that Trainyard itself reads.
+    `matches` takes a document's top level; `remedy` is the hint. `ours` is
+    Trainyard's name for a kind that Trainyard itself reads.
     """
 
     name: str
@@ -213,9 +214,10 @@ def kind_of(documents: Iterable[Any]) -> Kind | None:
 
 
 def documents_of(file: Path) -> list[Any]:
-    """Return a YAML file's documents with values as text; a List becomes its items.
+    """Return a YAML file's documents, with all values as text.
 
-    Returns [] if the file is unreadable, not YAML, or larger than LARGEST.
+    A Kubernetes List becomes its items. Returns [] if the file is unreadable,
+    not YAML, or larger than LARGEST.
     """
     # Reading a pipe would block.
     if not file.is_file():
@@ -233,7 +235,7 @@ def documents_of(file: Path) -> list[Any]:
 
 
 def unfolded(documents: Iterable[Any]) -> Iterator[Any]:
-    """Yield the documents that are not empty; a Kubernetes List yields its items."""
+    """Yield the non-empty documents, and a Kubernetes List as its items."""
     for document in documents:
         is_list = isinstance(document, Mapping) and document.get("kind") == "List"
         if is_list and isinstance(document.get("items"), list):

@@ -72,7 +72,7 @@ class NodeSpec:
 
 
 class Head(Section):
-    """The node that holds Ray's head: scheduler, dashboard, and the runner of every run."""
+    """The node of Ray's head, with scheduler, dashboard and all runners."""
 
     cpus: int | None = setting(
         None, "CPUs that Ray may use on the head; 0 keeps tasks off it.", ge=0, le=1024

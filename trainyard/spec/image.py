@@ -1,4 +1,4 @@
-"""The file images/NAME/image.yaml: how the image is built, and what it must contain."""
+"""The file images/NAME/image.yaml: an image's build and its checks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ class LintSection(Section):
 
 
 class ImageFile(Section):
-    """An image.yaml, validated; `{ray}` in base and arguments is the Ray version of clusters."""
+    """A validated image.yaml.
+
+    `{ray}` in base and arguments is the Ray version of clusters.
+    """
 
     base: Base = Field(
         description="The image to build on, such as python:3.12-slim; `--base` replaces it."

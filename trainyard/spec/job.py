@@ -140,7 +140,7 @@ Share = Annotated[
 
 
 class Actors(Section):
-    """Resources kept free, on any nodes, for the actors and Ray tasks that one task starts."""
+    """Resources kept free, on any nodes, for a task's actors and Ray tasks."""
 
     cpus: float = setting(
         0.0, "CPUs of all actors and Ray tasks that one task starts, together.", ge=0, le=100_000
@@ -217,7 +217,10 @@ class Placement(Section):
 
 
 class RuntimeEnv(Section):
-    """Packages, files and variables that Ray gives the tasks, from the job file or another file."""
+    """Packages, files and variables that Ray gives the tasks.
+
+    They are in the job file, or in a file of their own.
+    """
 
     uv: Listed[Filled] = setting((), "Packages to install with uv: a list, or a requirements file.")
     pip: Listed[Filled] = setting(
@@ -297,7 +300,7 @@ class SmokeNeeds(Section):
 
 
 class TaskEntry(Section):
-    """One task of an explicit list; a key that is left out has the job's value."""
+    """A task of an explicit list; keys left out have the job's values."""
 
     name: TaskName = Field(description="The task's name, unique in the job.")
     command: Command = Field(description="Program and arguments.")

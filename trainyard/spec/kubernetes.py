@@ -72,7 +72,7 @@ class Toleration(Section):
 
 
 class PodPlacement(Section):
-    """The Kubernetes nodes on which pods may run, their runtime class and their priority."""
+    """The pods' Kubernetes nodes, runtime class and priority."""
 
     node_selector: dict[Filled, str] = setting(
         {}, "Labels that a Kubernetes node must have, such as {pool: training}."
@@ -92,7 +92,7 @@ class PodPlacement(Section):
 
 
 class Requests(Section):
-    """The resources that a node requests from the scheduler, if below the node's limits."""
+    """A node's requests to the scheduler, if less than the node's limits."""
 
     cpus: float | None = setting(
         None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024
@@ -101,14 +101,14 @@ class Requests(Section):
 
 
 class Autoscaler(Section):
-    """Ray's autoscaler: a second container in the head's pod, if any group grows."""
+    """Ray's autoscaler, a container in the head's pod if any group grows."""
 
     cpus: float = setting(0.5, "CPUs, as request and limit.", gt=0, le=1024)
     memory: Size = setting(512 * 1024**2, "Memory, as request and limit.")
 
 
 class PodGroup(PodPlacement):
-    """The pods of one group, or of `head`: their placement, requests and metadata."""
+    """The pods of a group or of `head`: placement, requests and metadata."""
 
     requests: Requests = setting(
         Requests(), "Requests to the scheduler, if less than what these nodes may use."
@@ -121,7 +121,7 @@ class PodGroup(PodPlacement):
 
 
 class EmptyDir(Section):
-    """A node's own directory, which is empty at first (core/v1 EmptyDirVolumeSource)."""
+    """A node's own directory, empty at first (core/v1 EmptyDirVolumeSource)."""
 
     size: Size | None = setting(
         None,
@@ -153,7 +153,7 @@ class KubeVolume(Section):
 
 
 class Storage(Section):
-    """The storage behind `outputs`: an existing claim, or one that Trainyard makes.
+    """The storage of `outputs`: an existing claim, or one made by Trainyard.
 
     `cluster.down` removes only a claim that Trainyard made.
     """

@@ -1,4 +1,7 @@
-"""Read a cluster file, or a job's or image's directory. Precedence: --set, file, defaults."""
+"""Read a cluster file, or a job's or image's directory.
+
+`--set` takes precedence over the file, and the file over defaults.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,10 @@ def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
 
 
 def job_of(keys: Mapping[str, Any]) -> JobSpec:
-    """Return the job of these keys: a job file's, and `name`. Raises RequestError."""
+    """Return the job of a job file's keys and `name`.
+
+    Raises RequestError for an invalid job.
+    """
     # The values that a file would have: lists instead of tuples, text instead of paths.
     values = json.loads(json.dumps(keys, default=str))
     source = _with_lists(Source(values, {(): "Job"}), Path.cwd())
@@ -156,7 +162,10 @@ def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str
 
 
 def _put_below(key: str, file: Source, source: Source) -> Source:
-    """Insert another file's values below a key; their problems name that file."""
+    """Insert another file's values below a key.
+
+    Problems of these values name that file.
+    """
     places = {(key, *path): place for path, place in file.places.items()}
     broken = {(key, *path) for path in file.broken}
     return Source(
@@ -227,7 +236,10 @@ def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> So
 
 
 def _replaced(old: Any, keys: Sequence[str], new: object, *, at: KeyPath) -> tuple[Any, KeyPath]:
-    """Return `old` with one value replaced, and the value's path. Raises ValueError."""
+    """Return `old` with one value replaced, and the value's path.
+
+    Raises ValueError for an impossible path.
+    """
     if not keys:
         return new, at
     key = keys[0]
@@ -244,7 +256,10 @@ def _replaced(old: Any, keys: Sequence[str], new: object, *, at: KeyPath) -> tup
 
 
 def _index(entries: Sequence[Any], key: str, at: KeyPath) -> int:
-    """Find an entry by its `name`, or by its number from 0. Raises ValueError."""
+    """Find an entry by its `name`, or by its number from 0.
+
+    Raises ValueError for an unknown entry.
+    """
     names = []
     for entry in entries:
         if isinstance(entry, dict):

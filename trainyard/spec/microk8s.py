@@ -1,4 +1,4 @@
-"""The section `microk8s` of the cluster file: hosts, and the MicroK8s on them."""
+"""The section `microk8s` of the cluster file: hosts and their MicroK8s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placeholders in command and env; each {key} gets a value from the matrix or the sweep."""
+"""Placeholders {key} in command and env, for values of matrix or sweep."""
 
 from __future__ import annotations
 

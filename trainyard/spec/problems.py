@@ -1,4 +1,4 @@
-"""Pydantic's errors as problems in plain words, each with its place, path and value."""
+"""Pydantic's errors in plain words, each with its place, path and value."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _native_form(details: dict[str, Any]) -> str:
 
 
 def _choices(details: dict[str, Any]) -> list[str]:
-    """Split a Literal's choices, which pydantic joins: `'local' or 'existing'`."""
+    """Split a Literal's choices from pydantic: `'local' or 'existing'`."""
     return re.findall(r"'([^']*)'", details["ctx"]["expected"])
 
 
@@ -217,7 +217,7 @@ def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """Return the first model in an annotation such as `tuple[WorkerGroup, ...] | None`."""
+    """Return an annotation's first model, as in `tuple[Model, ...] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in get_args(annotation):

@@ -26,10 +26,10 @@ _HERE = (".", "./")
 
 
 def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any], list[Problem]]:
-    """Replace Ray's other forms of a runtime_env by lists; also return problems with files.
+    """Replace Ray's other forms of a runtime_env by lists.
 
-    A file, relative to `directory`, is replaced by its content. Options of pip
-    and uv move to `install_options`.
+    Also returns problems with files. A file, relative to `directory`, is
+    replaced by its content. Options of pip and uv move to `install_options`.
     """
     env = dict(given)
     problems = list[Problem]()

@@ -1,4 +1,4 @@
-"""Ray's settings of a group's nodes: custom resources, labels, `ray start` parameters."""
+"""Ray's settings of a group: resources, labels, `ray start` parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The JSON Schemas of users' files, for editors: `python -m trainyard.spec.schema DIRECTORY`.
+"""The JSON Schemas of users' files, for editors.
+
+`python -m trainyard.spec.schema DIRECTORY` writes them.
 
 An editor finds a schema through a comment in the file: `# yaml-language-server:
 $schema=../docs/cluster.schema.json`. `make setup` writes the schemas into docs/
@@ -44,7 +46,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def _open_rays_forms(properties: dict[str, Any]) -> None:
-    """Allow Ray's other forms of pip and uv: a requirements file, and a mapping with packages."""
+    """Allow pip and uv as a requirements file, or a mapping with packages."""
     for key in ray_forms.OPTIONS:
         entry = properties[key]
         a_list = {name: entry.pop(name) for name in ("type", "items") if name in entry}

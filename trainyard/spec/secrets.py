@@ -1,4 +1,4 @@
-"""Secrets in files, commands and records, found by their key's name or their form."""
+"""Secrets in files, commands and records, found by key name or form."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def is_likely_name(name: str) -> bool:
 
 
 def is_literal(value: str) -> bool:
-    """Say whether a value may be a secret, and not a path, variable, switch or placeholder."""
+    """Say whether a value may be a secret, and not a path or placeholder."""
     return len(value) >= 5 and not _NO_SECRET.fullmatch(value)
 
 

@@ -1,4 +1,4 @@
-"""A resolved file as loadable YAML or as JSON; defaults are marked, secrets hidden."""
+"""A resolved file as YAML or JSON, with marked defaults, without secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that YAML 1.1 or 1.2 would read as another type; flat lists take one line."""
+    """Quotes text that YAML 1.1 or 1.2 would read as another type.
+
+    Flat lists take one line.
+    """
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -49,7 +52,10 @@ _Dumper.add_implicit_resolver(
 
 
 def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
-    """Return the resolved file as JSON; `defaults` has the keys that the user left out."""
+    """Return the resolved file as JSON.
+
+    `defaults` lists the keys that the user left out.
+    """
     document = {}
     for key, value in _hidden(spec.model_dump(mode="json")).items():
         if value is not None:
@@ -89,7 +95,7 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
 
 
 def written(values: Any) -> str:
-    """Return values as YAML that Trainyard and other YAML readers read alike."""
+    """Return values as YAML that Trainyard and other readers read alike."""
     text: str = yaml.dump(
         values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
     )
@@ -97,7 +103,7 @@ def written(values: Any) -> str:
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    """Hide secrets: variables and flags of a secret's name, known forms, all values for Helm."""
+    """Hide secrets, recognized by name or form, and all values for Helm."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, list):
@@ -114,7 +120,7 @@ def _hidden(value: Any, path: KeyPath = ()) -> Any:
 
 
 def _defaults(value: object, path: KeyPath, *, inherited: bool) -> Iterator[KeyPath]:
-    """Yield the path of every default, also in sections that the user did not write."""
+    """Yield the path of every default, also in sections left out."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             is_default = inherited or name not in value.model_fields_set

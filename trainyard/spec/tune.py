@@ -1,4 +1,4 @@
-"""The job file's section `tune`, a sweep: its space, metric, search method and end."""
+"""The section `tune` of a job file: a sweep's space, metric, search and end."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ class Parameter(Section):
 
     @property
     def values(self) -> list[Any]:
-        """Return all possible values; [] for a range without steps, or with too many values."""
+        """Return all possible values.
+
+        Returns [] for a range without steps, or with too many values.
+        """
         options = getattr(self, self.kind)
         if self.kind in ("choice", "grid"):
             return list(options)
@@ -108,7 +111,7 @@ class Parameter(Section):
             yield Complaint(("step",), message, self.step)
 
     def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
-        """Check `when` against `above`, the values of earlier choices and grids."""
+        """Check `when` against the values of earlier choices and grids."""
         for other, values in self.when.items():
             options = above.get(other, ())
             if not options:
@@ -142,7 +145,7 @@ def _range_problem(kind: str, numbers: list[float]) -> str:
 
 
 class Prune(Section):
-    """When to give up a configuration that is worse than others were at the same step."""
+    """When to give up a configuration worse than others at the same step."""
 
     by: Literal["median", "percentile", "hyperband"] = setting(
         "median", "Which of Optuna's pruners."
@@ -201,7 +204,7 @@ class Tune(Watch):
     stop: Stop = setting(Stop(), "When to end before all samples.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Yield nothing: the job yields `problems`, with `tune` before each path."""
+        """Yield nothing: the job yields `problems` below its key `tune`."""
         yield from ()
 
     def problems(self) -> Iterator[Complaint]:
@@ -240,7 +243,10 @@ class Tune(Watch):
             )
 
     def document(self) -> dict[str, Any]:
-        """Return the sweep in the runner's form. From `watch`, it has only `metric`."""
+        """Return the sweep in the runner's form.
+
+        `metric` is its only key from Watch.
+        """
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
         space = {name: parameter.document() for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}

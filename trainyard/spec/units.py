@@ -59,7 +59,7 @@ def format_size(size: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds in the largest exact unit, as `parse_duration` reads it."""
+    """Write seconds in the largest exact unit, as `parse_duration` reads it."""
     for unit, factor in reversed(DURATIONS.items()):
         if seconds % factor == 0:
             return f"{int(seconds // factor)}{unit}"

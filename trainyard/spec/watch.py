@@ -14,7 +14,10 @@ InTask = Annotated[Filled, AfterValidator(check_relative)]
 
 
 class Watch(Section):
-    """The metric that shows progress: a task without a new value in time is ended and retried."""
+    """The metric that shows progress.
+
+    A task without a new value in time is ended and retried.
+    """
 
     metric: Filled = setting(
         ..., "The name of the scalar, as the training writes it: `rewards/time`."

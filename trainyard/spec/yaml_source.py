@@ -1,4 +1,4 @@
-"""YAML text as plain values and their lines, without objects, code or endless expansion.
+"""YAML as plain values with lines: no objects, code or endless expansion.
 
 Values follow the YAML 1.2 core schema, but only decimal numbers are numbers.
 `no`, `on`, `1:30` and dates are text.
@@ -45,10 +45,10 @@ FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
 @dataclass(frozen=True)
 class Source:
-    """A file's value, the place of each key (FILE:LINE, or a flag), and the file's problems.
+    """A file's value, its keys' places, and its problems.
 
-    `broken` has the paths of keys whose values could not be read; they get no
-    further problems.
+    A place is FILE:LINE, or a flag. `broken` has the paths of keys whose values
+    could not be read; they get no further problems.
     """
 
     value: Any
@@ -109,7 +109,10 @@ def has_comment(text: str) -> bool:
 
 @dataclass
 class _Reader:
-    """Builds values from YAML's nodes; each use of an alias is a copy, whose values count again."""
+    """Builds values from YAML's nodes.
+
+    Each use of an alias is a copy, whose values count again.
+    """
 
     origin: str
     places: dict[KeyPath, str] = field(default_factory=dict)
@@ -118,7 +121,10 @@ class _Reader:
     count: int = 0
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
-        """Build a node's value. Raises UnreadableError if it is too deep or too large."""
+        """Build a node's value.
+
+        Raises UnreadableError if the value is too deep or too large.
+        """
         self.places.setdefault(path, self._place(node))
         self.count += 1
         if len(path) > DEEPEST:
@@ -166,7 +172,7 @@ class _Reader:
 
 
 def nearest(path: KeyPath, places: Container[KeyPath]) -> KeyPath:
-    """Return a path's longest prefix with a place; the empty prefix is the whole file."""
+    """Return a path's longest prefix with a place; () is the whole file."""
     while path and path not in places:
         path = path[:-1]
     return path

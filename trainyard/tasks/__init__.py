@@ -1,4 +1,7 @@
-"""The commands, as tasks of Invoke: each calls one operation and returns a Report."""
+"""The commands, as tasks of Invoke.
+
+Each calls one operation and returns a Report.
+"""
 
 from __future__ import annotations
 

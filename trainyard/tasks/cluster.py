@@ -302,9 +302,9 @@ def list_(call: Call, region: str = "", context: str = "") -> Report:
 
 
 def _next_of_list(clusters: Sequence[ListedCluster]) -> str:
-    """Propose the status of the first cluster that is up, else of the first with a file.
+    """Propose the status of the first cluster that is up, else of the first.
 
-    Clusters whose state is unknown are left out.
+    Clusters without a file, or of unknown state, are left out.
     """
     reachable = [cluster for cluster in clusters if cluster.file and cluster.state != "unknown"]
     if not reachable:
@@ -375,7 +375,10 @@ def forward(call: Call, node: str, port: str) -> Report | None:
 
 
 def _ports(text: str) -> tuple[int, int]:
-    """Split PORT or HERE:PORT into this machine's port and the node's. Raises RequestError."""
+    """Split PORT or HERE:PORT into this machine's port and the node's.
+
+    Raises RequestError.
+    """
     here, _, there = text.rpartition(":")
     here = here or there
     are_ports = all(port.isdecimal() and int(port) < 65536 for port in (here, there))
@@ -441,7 +444,7 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
 def _meant(
     call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool
 ) -> tuple[Cluster, str]:
-    """Apply the flags to the cluster; return it, and the command `cluster.up FLAGS`.
+    """Apply the flags; return the cluster and the command `cluster.up FLAGS`.
 
     Raises RequestError.
     """
@@ -540,7 +543,7 @@ def _removed(
 
 
 def _remove_leftovers(call: Call, cluster: Cluster) -> None:
-    """Remove leftovers of killed runs; only note an error, such as a rejected token."""
+    """Remove leftovers of killed runs; an error becomes a note."""
     try:
         lazy.leftovers.remove(cluster, call.progress)
     except TrainyardError as error:

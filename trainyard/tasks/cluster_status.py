@@ -65,7 +65,7 @@ def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
-    """Report findings and remedies; with any finding, the report is an error."""
+    """Report findings and remedies; any finding makes the report an error."""
     if not found:
         document = {"name": name, "ok": True, "findings": []}
         return Report(document, [f"nothing is wrong with cluster {name}"])
@@ -110,7 +110,7 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
 
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Table:
-    """Return the table of hosts; "?" marks a value of a host that does not answer."""
+    """Return the table of hosts; "?" marks an unknown value."""
     columns = ["host", "role", "state", "version", "voter", "certs end"]
     voters = {True: "yes", False: "no", None: "?"}
     has_nodes = any(host.nodes for host in hosts)
@@ -135,7 +135,7 @@ def hosts_table(hosts: Sequence[HostStatus]) -> Table:
 
 
 def _shown(host: HostStatus) -> str:
-    """Return a host's name in Kubernetes, else in the cluster file, with its address."""
+    """Return a host's name, preferably that in Kubernetes, and its address."""
     name = host.host or host.name
     if host.address in ("", name):
         return name
@@ -154,7 +154,10 @@ def _leash(leash: LeashStatus, moment: float | None) -> str:
 
 
 def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
-    """Return the document for `--json`: programs rely on its fields, so never rename one."""
+    """Return the document for `--json`.
+
+    Programs rely on its fields, so never rename one.
+    """
     nodes = []
     for node in now.nodes:
         amounts = _amounts(usage, [node.name])
@@ -210,7 +213,10 @@ def _free(usage: Usage, node: str) -> str:
 
 
 def shown_address(address: str, tunnel: str | None) -> str:
-    """Return the address, or how to reopen its tunnel, which closes with this process."""
+    """Return the address, or how to reopen its tunnel.
+
+    The tunnel closes with this process.
+    """
     if tunnel is None:
         return address
     return f"on {tunnel}; `trainyard cluster.open` leads there"

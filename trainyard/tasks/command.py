@@ -1,4 +1,4 @@
-"""The parts that all tasks share: common flags, their letters, --json, --dry, printing results."""
+"""The common parts of tasks: flags, their letters, and printing of results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def words_behind_dashes() -> list[str]:
 
 
 def import_report(call: Call, found: Imported | Clusters, output: str) -> Report:
-    """Write imported files, or with --dry only check that they could be written; report them."""
+    """Write and report imported files.
+
+    With --dry, only check that they can be written.
+    """
     written = []
     if call.dry:
         lazy.importing.try_out(found)
@@ -68,7 +71,7 @@ def import_report(call: Call, found: Imported | Clusters, output: str) -> Report
 
 @dataclass(frozen=True)
 class Call:
-    """How a task was called: its name, its summary, and the values of shared flags."""
+    """A task's call: its name, its summary, and the values of shared flags."""
 
     task: str
     summary: str
@@ -87,7 +90,7 @@ class Call:
         return Here(os.environ, Path.cwd())
 
     def cluster(self) -> Cluster:
-        """Return the cluster that -f, --set and --backend choose. Raises RequestError."""
+        """Find the cluster of -f, --set and --backend. Raises RequestError."""
         here = self.here
         return lazy.clusters.find(
             self.file,
@@ -110,7 +113,7 @@ class Call:
 
 
 class Command(tasks.Task[Any]):
-    """A task whose function gets a Call and its own flags, and returns a Report to print.
+    """A task whose function gets a Call and its flags, and returns a Report.
 
     None instead of a Report means that the function has printed everything
     itself.
@@ -147,7 +150,10 @@ class Command(tasks.Task[Any]):
         return {**options, "names": [*options["names"], letter]}
 
     def __call__(self, context: Context, /, **values: Any) -> None:
-        """Run the task and print its Report; commands in messages get the flags of this call."""
+        """Run the task and print its Report.
+
+        Commands in messages get the flags of this call.
+        """
         collection = self._collection or self.__module__.rpartition(".")[2]
         if self.name == collection:
             name = self.name
@@ -180,7 +186,9 @@ class Command(tasks.Task[Any]):
 def task(
     *shared: str, dry: bool = False, collection: str = "", **options: Any
 ) -> Callable[[Callable[..., Report | None]], Command]:
-    """Turn a function into a task with --json and those SHARED flags that `shared` names.
+    """Turn a function into a task.
+
+    The task gets --json, and those SHARED flags that `shared` names.
 
     Set `dry` for a function that only reads, or that checks `call.dry` itself:
     such a function also runs with --dry. Without `dry`, --dry only prints the

@@ -1,4 +1,7 @@
-"""Turn errors of tasks into messages and exit codes; `grammar.py` handles wrong words."""
+"""Turn errors of tasks into messages and exit codes.
+
+`grammar.py` handles wrong words.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class TrainyardExecutor(Executor):
     """Invoke's executor, with Trainyard's exit codes."""
 
     def execute(self, *tasks: Any) -> Any:
-        """Run the tasks; print errors without a traceback, unless --debug is given."""
+        """Run the tasks; print errors, with a traceback only for --debug."""
         signals.begin()
         let_streams_take_all()
         # A CI system ends a process by SIGTERM: clean up as after Ctrl-C.
@@ -69,7 +72,7 @@ class TrainyardExecutor(Executor):
             _leave(_bug(error))
 
     def _execute_dry(self, *tasks: Any) -> Any:
-        """Run the tasks with --dry: nothing is recorded in results/, and caches are temporary."""
+        """Run the tasks; results/ is only read, and caches are temporary."""
         from trainyard.results import store
 
         store.read_only.set(True)
@@ -79,7 +82,7 @@ class TrainyardExecutor(Executor):
 
 
 class _Messages(io.TextIOWrapper):
-    """A stderr that drops messages on a full disk, so that the command continues."""
+    """A stderr that drops messages on a full disk instead of failing."""
 
     def write(self, text: str) -> int:
         try:
@@ -123,7 +126,7 @@ def unusable(error: OSError) -> NoReturn:
 
 
 def _explained(error: OSError) -> TrainyardError | None:
-    """Explain an unusable file or directory, or a full disk; None for other errors."""
+    """Explain an unusable file or a full disk; None for other errors."""
     if error.errno == errno.ENOENT and error.filename is None and not _current_directory_exists():
         return PrerequisiteError(
             "the directory of this shell is gone", hint="Change into another one: cd ~"

@@ -37,7 +37,7 @@ HELP = ("--help", "-h")
 
 
 def extend_invoke() -> None:
-    """Make Invoke use this module's checks, and Trainyard's errors and help pages."""
+    """Give Invoke this module's checks, and Trainyard's errors and help."""
     parse = Program.parse_tasks
 
     @wraps(parse)
@@ -71,7 +71,7 @@ def print_task_help(program: Program, name: str) -> None:
 
 
 def _check(program: Program) -> None:
-    """Translate the program's words for Invoke; print completions if a shell asks.
+    """Translate typed words for Invoke, or print completions for a shell.
 
     Raises RequestError for wrong words.
     """
@@ -116,7 +116,7 @@ def _check(program: Program) -> None:
 
 
 def checked(words: Sequence[str], contexts: Contexts, core: ParserContext) -> list[str]:
-    """Return the words for Invoke, with a flag before each optional argument (`--run RUN`).
+    """Return the words for Invoke: optional arguments get flags (`--run RUN`).
 
     Raises RequestError for the first wrong word.
     """
@@ -176,7 +176,7 @@ def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
 
 
 def candidates(line: str, contexts: Contexts) -> list[str]:
-    """Complete the last word; after a complete word, also list possible next words.
+    """Complete the last word; if it is complete, also list possible next ones.
 
     The completion scripts do not say whether a space follows the last word. The
     shell drops candidates that do not continue the last word.
@@ -212,7 +212,10 @@ def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[st
 
 
 def _values(argument: Argument) -> list[str]:
-    """List an argument's known values; [] for free text, and for paths (shells know them)."""
+    """List an argument's known values.
+
+    Returns [] for free text, and for paths, which shells know.
+    """
     here = Path.cwd()
     match argument.names[0]:
         case "file":
@@ -231,7 +234,11 @@ def _values(argument: Argument) -> list[str]:
 
 
 class CommandLine:
-    """The state after several words: the task, the flag that needs a value, possible arguments."""
+    """The state after the first words of a command line.
+
+    The state is the task, the flag that needs a value, and the possible
+    arguments.
+    """
 
     def __init__(self, contexts: Contexts, core: ParserContext, words: Sequence[str] = ()) -> None:
         self._contexts = contexts
@@ -247,7 +254,7 @@ class CommandLine:
         self.arguments: list[Argument] = []
 
     def take(self, word: str) -> list[str]:
-        """Take the next word; return the words, if any, that Invoke gets for it.
+        """Take the next word; return the words, if any, for Invoke.
 
         Raises RequestError for a word that cannot be here.
         """
@@ -297,7 +304,7 @@ class CommandLine:
         return [word]
 
     def _take_letters(self, flags: str) -> list[str]:
-        """Take joined one-letter flags (`-jf`), or one with its value (`-flab`)."""
+        """Take one-letter flags (`-jf`), or one with its value (`-flab`)."""
         if self._find(flags[:2]).takes_value:
             parts = [flags[:2], flags[2:]]
         else:

@@ -1,4 +1,4 @@
-"""The help pages, with arguments and examples, which Invoke's own pages lack."""
+"""The help pages, with arguments and examples, which Invoke's pages lack."""
 
 from __future__ import annotations
 
@@ -132,7 +132,10 @@ def placeholder(argument: Argument) -> str:
 
 
 def _flag(argument: Argument) -> str:
-    """Return a flag as typed: `-f, --file FILE`; `--no-X` for a switch that is on by default."""
+    """Return a flag as typed, such as `-f, --file FILE`.
+
+    A switch that is on by default is shown as `--no-X`.
+    """
     name = str(argument.names[0])
     if argument.kind is bool and argument.default is True:
         return f"--no-{name}"
@@ -145,7 +148,7 @@ def _flag(argument: Argument) -> str:
 
 
 def _meaning(argument: Argument) -> str:
-    """Return a flag's help, without "With --no-X: ", since the flag is shown as `--no-X`."""
+    """Return a flag's help without "With --no-X: ", which the flag shows."""
     text = argument.help or ""
     switch = f"With --no-{argument.names[0]}: "
     if not text.startswith(switch):
@@ -155,7 +158,10 @@ def _meaning(argument: Argument) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield lines of two columns, the second wrapped; a wide first cell gets its own line."""
+    """Yield lines of two columns; the second is wrapped.
+
+    A wide first cell gets a line of its own.
+    """
     width = min(shutil.get_terminal_size().columns, 110)
     left = min(max(len(name) for name, _ in rows), 26) + 4
     for name, text in rows:

@@ -1,4 +1,4 @@
-"""The tasks image.*: build, check and push training images, and prove that nodes can run them."""
+"""The tasks image.*: build, check, push, verify and list training images."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def after_push(backend: str) -> str:
 
 
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:
-    """Apply IMAGE, --base and --platform to the cluster that the flags choose."""
+    """Return the chosen cluster with IMAGE, --base and --platform applied."""
     overrides = list(call.overrides)
     if base:
         overrides.append(f"build.base={base}")

@@ -1,4 +1,4 @@
-"""The tasks init, cluster.new and cluster.import: write a project, or one cluster file."""
+"""The tasks that write files: init, cluster.new and cluster.import."""
 
 from __future__ import annotations
 

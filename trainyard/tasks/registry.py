@@ -1,4 +1,4 @@
-"""The tasks registry.*: run a registry, list its images, make Docker trust it, remove it."""
+"""The tasks registry.*: run, show, trust and remove a registry."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _open(call: Call) -> AbstractContextManager[Target]:
 def _left(
     target: Target, volume: str | None, images: Sequence[str], trust: Sequence[str]
 ) -> list[str]:
-    """Name the parts of a removed registry that stay, and how to remove each."""
+    """Name what a removed registry leaves, and how to remove each part."""
     lines = [f"registry {target.address} is gone with what it held"]
     if volume:
         lines = [f"registry {target.address} is gone; its images are kept in the volume {volume}"]

@@ -1,4 +1,4 @@
-"""The task smoke.run: a table of nodes and checks, then skipped checks, then failed ones."""
+"""The task smoke.run: a table of nodes, then skipped and failed checks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def body(checks: Sequence[Check]) -> Iterator[Table | str]:
 
 
 def _nodes(nodes: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Iterator[Table | str]:
-    """Yield a table of nodes, and a line of results that are equal on all nodes."""
+    """Yield a table of nodes, and a line of results that all nodes share."""
     differs = []
     same = []
     for name, cells in columns.items():
@@ -105,7 +105,7 @@ def _untested(checks: Sequence[Check]) -> list[Check]:
 
 
 def _lines(checks: Sequence[Check]) -> Iterator[str]:
-    """Yield checks of the whole cluster, then skipped checks, then failed ones."""
+    """Yield checks of the cluster, then skipped ones, then failed ones."""
     untested: dict[tuple[str, str], list[str]] = {}
     for check in _untested(checks):
         untested.setdefault((check.name, check.detail), []).append(check.node or "")

@@ -1,4 +1,4 @@
-"""The tasks train.*: dispatch jobs, follow and stop runs, fetch and compare their results."""
+"""The tasks train.*: dispatch jobs; follow, stop, fetch and compare runs."""
 
 from __future__ import annotations
 
@@ -383,7 +383,7 @@ def listed(runs: Sequence[RunStatus], here: Here) -> Report:
 
 
 def stopped(call: Call, found: RunDirectory) -> Report:
-    """Stop a run, wait for its end, and report whether the run had ended before."""
+    """Stop a run, await its end, and report if the run had ended before."""
     if call.dry:
         return call.skipped(f"run {found.name}")
 

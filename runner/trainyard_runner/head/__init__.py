@@ -1,1 +1,5 @@
-"""The runner on the head: runs the smoke test, submits tasks to Ray, retries and records them."""
+"""The runner on the head.
+
+This part of the runner runs the smoke test, submits tasks to Ray, retries and
+records them.
+"""

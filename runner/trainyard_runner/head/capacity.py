@@ -80,7 +80,7 @@ class Capacity:
         return []
 
     def is_missing_for_long(self, task: Task, problem: str) -> bool:
-        """Note that no node can run a task; return whether the task must now fail.
+        """Note that no node can run a task; return whether to fail the task.
 
         The wait counts from the first call with the same `problem`.
         """
@@ -90,16 +90,20 @@ class Capacity:
         return time.monotonic() - since >= patience
 
     def why_never(self, task: Task, *, idle: float) -> str | None:
-        """Return why a task must fail: it fits no node, and the run was idle for `fit.patience`."""
+        """Return why a task must fail; None if it need not fail yet.
+
+        A task must fail if it fits no node, and the run was idle for
+        `fit.patience`.
+        """
         alive = self._nodes.known
         if fit.has_all(task, alive) or idle < fit.patience(task, self._plan.gate, alive):
             return None
         return fit.never(task, alive)
 
     def _leaves_room(self, unit: Unit) -> bool:
-        """Return whether a unit leaves enough free for the actors of all runs, its own included.
+        """Return whether a unit leaves enough free for all runs' actors.
 
-        True if no task has actors.
+        This run's actors count, too. Returns True if no task has actors.
         """
         others = self._holdings.others()
         self._has_actors = self._has_actors or any(task.actors for task in unit.tasks)

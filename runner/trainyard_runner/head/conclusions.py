@@ -1,4 +1,4 @@
-"""Decides after an attempt whether its unit is retried or has ended for good."""
+"""Decides after an attempt whether its unit is retried or has ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainyard_runner.wire.stream import EventStream
 
 
 class Conclusions:
-    """Retries or finishes a unit when its attempt ends, and counts finished tasks."""
+    """Retries or finishes a unit when its attempt ends; counts ended tasks."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Conclusions:
         live.unit.ended(live.task, "stopped")
 
     def _blame(self, live: Live) -> None:
-        """Avoid a node for the rest of the run once the watchdog has ended two tasks there."""
+        """Avoid a node once the watchdog has ended two tasks there."""
         cause = (live.record.ended or {}).get("watch")
         # In a sweep, the configuration causes NaN, not the node.
         if cause is None or (self._sweep and cause == "nan"):
@@ -107,8 +107,8 @@ class Conclusions:
     ) -> None:
         """Count a task as ended, report it to the sweep, and write its event.
 
-        `reason`: why the task gets no further attempt. `last`: why its last attempt ended; the
-        sweep gets it if there is no `reason`.
+        `reason`: why the task gets no further attempt. `last`: why its last
+        attempt ended; the sweep gets it if there is no `reason`.
         """
         self.counts[state] += 1
         if self._sweep is not None:

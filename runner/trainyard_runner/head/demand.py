@@ -26,8 +26,8 @@ Shape = tuple[tuple[str, float], ...]
 class Demand:
     """Ray's pending requests, counted by shape, and the cluster's resources.
 
-    `requests`: Ray tasks and actors. `groups`: placement groups, by the sum of their bundles.
-    `free` and `total` are sums over all nodes.
+    `requests`: Ray tasks and actors. `groups`: placement groups, by the sum of
+    their bundles. `free` and `total` are sums over all nodes.
     """
 
     requests: Mapping[Shape, int]
@@ -37,7 +37,7 @@ class Demand:
 
 
 def ask() -> Demand:
-    """Ask Ray for the pending requests of all drivers, and for the nodes' resources."""
+    """Ask Ray for all drivers' pending requests and the nodes' resources."""
     reply = autoscaler_pb2.GetClusterResourceStateReply()
     reply.ParseFromString(ray._private.worker.global_worker.gcs_client.get_cluster_resource_state())
     found = reply.cluster_resource_state
@@ -64,7 +64,10 @@ def ask() -> Demand:
 
 
 def shape(resources: Mapping[str, float]) -> Shape:
-    """Return amounts as a sorted key, without zeros and placement groups' internal resources."""
+    """Return amounts as a sorted key, without zeros.
+
+    The internal resources of placement groups are left out, too.
+    """
     amounts = []
     for name, value in resources.items():
         if value and "_group_" not in name:
@@ -77,10 +80,11 @@ def of_task(task: Task) -> Shape:
 
 
 def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> str:
-    """Return, in words, the resources that commands of tasks wait for; "" if none wait.
+    """Describe the resources that tasks' commands wait for; "" if none wait.
 
-    `submitted`: this run's tasks that Ray has not started; their requests are subtracted. Ray does
-    not name the program of a request: the text mentions other connected programs, if any.
+    `submitted`: this run's tasks that Ray has not started; their requests are
+    subtracted. Ray does not name the program of a request: the text mentions
+    other connected programs, if any.
     """
     runners = Counter(map(of_task, submitted))
     lines = []

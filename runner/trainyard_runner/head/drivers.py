@@ -33,9 +33,9 @@ _REMOVED = gcs_pb2.PlacementGroupTableData.REMOVED
 class RayJob:
     """An entry of Ray's table of jobs.
 
-    `driver`: the attempt whose command is this driver, or None. `submission`: the id of a submitted
-    job, else ""; a run's id is its name. `is_foreign`: neither Trainyard nor Ray itself started the
-    program.
+    `driver`: the attempt whose command is this driver, or None. `submission`:
+    the id of a submitted job, else ""; a run's id is its name. `is_foreign`:
+    neither Trainyard nor Ray itself started the program.
     """
 
     job_id: bytes
@@ -49,8 +49,8 @@ class RayJob:
 class Connected:
     """The drivers that are connected to Ray now.
 
-    `tasks`: this run's tasks whose commands are drivers. `has_others`: other runs or programs have
-    drivers, too.
+    `tasks`: this run's tasks whose commands are drivers. `has_others`: other
+    runs or programs have drivers, too.
     """
 
     tasks: tuple[str, ...] = ()
@@ -76,7 +76,10 @@ class Left:
 
 
 class Ray(Protocol):
-    """Access to Ray's tables. TheRay documents the methods; tests have a fake."""
+    """Access to Ray's tables, for which tests have a fake.
+
+    TheRay documents the methods.
+    """
 
     def jobs(self) -> list[RayJob]: ...
 
@@ -103,7 +106,7 @@ class TheRay:
         return [_ray_job(entry) for entry in found.values()]
 
     def left(self, job_ids: Iterable[bytes]) -> Left:
-        """Ask Ray which detached actors and placement groups these drivers left."""
+        """Ask Ray for the detached actors and groups that drivers left."""
         ids = list(job_ids)
         if not ids:
             return Left()
@@ -130,9 +133,10 @@ class TheRay:
         return Left(tuple(actors), tuple(groups), is_leaving=is_leaving)
 
     def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]:
-        """Ask Ray for (node id, amounts) of each actor and placement group of a driver.
+        """Ask Ray for (node id, amounts) of a driver's actors and bundles.
 
-        The driver's Ray tasks are not counted.
+        The bundles are those of the driver's placement groups. The driver's Ray
+        tasks are not counted.
         """
         accessor = _tables()
         held: list[tuple[str, Mapping[str, float]]] = []
@@ -151,7 +155,7 @@ class TheRay:
         return held
 
     def remove(self, left: Left) -> None:
-        """Ask Ray to remove these actors and groups; return before Ray has removed them."""
+        """Ask Ray to remove actors and groups; do not wait for the removal."""
         worker = ray._private.worker.global_worker
         if left.actors:
             # Imported here because the import takes 0.1 s and is seldom needed.
@@ -230,15 +234,16 @@ class Drivers:
         return bool(self._ending)
 
     def wait_for_end(self, task: str, attempt: int, on_gone: Callable[[], None]) -> None:
-        """Let `look` call `on_gone` once an attempt's drivers are dead and have left nothing.
+        """Let `look` call `on_gone` once an attempt's drivers have ended.
 
-        After PATIENCE seconds, `look` calls `on_gone` in any case.
+        The drivers have ended when they are dead and have left nothing. After
+        PATIENCE seconds, `look` calls `on_gone` in any case.
         """
         self._ending.append(_Attempt(Driver(self._run, task, attempt), self._clock(), on_gone))
         self._due = 0.0
 
     def connected(self) -> Connected:
-        """Ask Ray which tasks of this run have living drivers, and whether other programs do."""
+        """Ask Ray for living drivers of this run's tasks and of others."""
         tasks = set()
         has_others = False
         for job in self._ray.jobs():
@@ -251,7 +256,7 @@ class Drivers:
         return Connected(tuple(sorted(tasks)), has_others)
 
     def look(self) -> None:
-        """Remove what ended attempts left in Ray; close the attempts that left nothing.
+        """Remove what ended attempts left; close attempts that left nothing.
 
         If Ray has not ended everything after PATIENCE seconds, the attempt is
         closed with a note. This asks Ray at most every _EVERY seconds, and at
@@ -279,7 +284,7 @@ class Drivers:
                 attempt.on_gone()
 
     def give_up(self) -> None:
-        """Close all attempts now, although Ray may still have their actors or groups."""
+        """Close all attempts now, even if Ray still has actors or groups."""
         for attempt in self._ending:
             attempt.on_gone()
         self._ending = []
@@ -300,7 +305,7 @@ class Drivers:
 
 
 def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[str]]]:
-    """Ask Ray for the amounts that tasks' actors and groups hold, by run and node name.
+    """Ask Ray what tasks' actors and groups hold, by run and node name.
 
     `nodes`: names by node id. A node without a name appears under its id.
     """

@@ -1,4 +1,4 @@
-"""Checkpoints on storage that outlives the head, if the cluster has such storage."""
+"""Checkpoints on storage that outlives the head, if the cluster has any."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from trainyard_runner.wire import names
 class Kept:
     """The place of a run's checkpoints.
 
-    `at`: the run's directory on the storage; None for the head's disk. `problem`: why the storage
-    could not be used, or "".
+    `at`: the run's directory on the storage; None for the head's disk.
+    `problem`: why the storage could not be used, or "".
     """
 
     at: str | None = None
@@ -22,7 +22,7 @@ class Kept:
 
 
 def place(run: Path, storage: str | None) -> Kept:
-    """Link the checkpoints of the run's directory `run` to a directory on `storage`.
+    """Link the checkpoints in a run's directory to a directory on `storage`.
 
     If that fails, checkpoints stay on the head's disk, and `problem` says why.
     """
@@ -38,7 +38,7 @@ def place(run: Path, storage: str | None) -> Kept:
 
 
 def find(run: Path, task: str, storage: str | None) -> Path | None:
-    """Find a former task's checkpoint archive, on this head or else on `storage`."""
+    """Find a former task's checkpoint, on this head or else on `storage`."""
     archive = names.checkpoint_archive(task)
     places = [run / archive]
     if storage is not None:

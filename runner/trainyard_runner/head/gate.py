@@ -1,4 +1,4 @@
-"""The smoke test: asks all nodes at the same time, and records whether tasks may start."""
+"""The smoke test: asks all nodes at once, and decides if tasks may start."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SmokeGate:
         write: Callable[[Event], None],
         stop_asked: Callable[[], bool],
     ) -> None:
-        """`write` gets an event for each check's result, and for each node's facts."""
+        """`write` gets each check's result, and each node's facts."""
         self._plan = plan
         self._gate: Gate = plan.gate
         self._runner = runner
@@ -54,9 +54,10 @@ class SmokeGate:
         self._free: dict[str, dict[str, float]] = {}
 
     def pass_through(self) -> Check | None:
-        """Run all checks; return the first that failed, or None. Raises StopAskedError.
+        """Run all checks; return the first that failed, or None.
 
         Transfers between nodes are tried only if all checks before have passed.
+        Raises StopAskedError.
         """
         alive = self._wait_for_nodes()
         answers, blobs = self._ask(alive)
@@ -165,7 +166,7 @@ class SmokeGate:
         return kept, blobs
 
     def _free_gpus(self, node: nodes.Node) -> float:
-        """Return how many GPUs of a node were free before the smoke test used any.
+        """Return how many GPUs of a node were free before the smoke test.
 
         For a moment after a task has ended, Ray still counts the task's GPU as
         used.
@@ -173,10 +174,10 @@ class SmokeGate:
         return self._free.get(node.node_id, {}).get("GPU", 0)
 
     def _on_each_gpu(self, answers: list[Answer]) -> list[Answer]:
-        """Run one task on each GPU of a node in parallel; add the GPUs they see to the answers.
+        """Run a task on each GPU; add the GPUs that it sees to the answers.
 
-        This is tried only on nodes that have at least two GPUs, all of them
-        free.
+        The tasks of a node run in parallel. They run only on nodes that have at
+        least two GPUs, all of them free.
         """
         function = ray.remote(num_cpus=0, num_gpus=1, max_calls=0, max_retries=0)(shipped.own_gpu)
         asked: dict[Any, str] = {}
@@ -250,8 +251,8 @@ class SmokeGate:
 class _Asked(NamedTuple):
     """A node that was asked for its facts.
 
-    `blob`: a reference to the object that the other nodes fetch. `is_isolated`: the task on the
-    node holds one GPU.
+    `blob`: a reference to the object that the other nodes fetch. `is_isolated`:
+    the task on the node holds one GPU.
     """
 
     node: nodes.Node

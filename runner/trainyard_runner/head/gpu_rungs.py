@@ -1,4 +1,7 @@
-"""The GPU checks of the smoke test: number, torch, isolation, graphics. Pure functions."""
+"""The smoke test's GPU checks: number, torch, isolation, graphics.
+
+All checks are pure functions.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _DRIVER = (
 
 
 def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check that the cluster file, Ray and nvidia-smi count the same GPUs on each node."""
+    """Compare each node's GPUs in the cluster file, Ray and nvidia-smi."""
     if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
         yield _without_gpus(gate)
         return
@@ -61,7 +64,7 @@ def _without_gpus(gate: Gate) -> Check:
 
 
 def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check on each node that torch sees as many GPUs as Ray, and computes correctly.
+    """Check that torch sees as many GPUs as Ray, and computes correctly.
 
     A node without torch fails only if the job needs torch.
     """
@@ -146,9 +149,10 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check that Vulkan finds a GPU on each node with GPUs, if the job needs graphics.
+    """Check that Vulkan finds a GPU, if the job needs graphics.
 
-    Vulkan may find no GPU although nvidia-smi lists some (IsaacSim#357).
+    Nodes without GPUs are skipped. Vulkan may find no GPU although nvidia-smi
+    lists some (IsaacSim#357).
     """
     if not gate.needs.get("graphics"):
         return
@@ -196,7 +200,7 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
-    """Say which task did not run, or had no GPU for itself alone; None if all had one.
+    """Say which task did not run, or had no GPU for itself alone; else None.
 
     `each`: what each of a node's tasks saw while all ran at the same time.
     """

@@ -1,4 +1,4 @@
-"""The resources that runs hold on a cluster; each run publishes its own in a file.
+"""The resources that runs hold; each run publishes its own in a file.
 
 A run reads the files of other runs, so that its tasks leave enough resources
 for the actors of those runs.
@@ -30,9 +30,9 @@ _EVERY = 1.0
 class Holding:
     """The resources that a run holds.
 
-    `nodes`: amounts by node's name; the entry "tasks" is the number of the run's tasks there.
-    `actors`: amounts that must stay free, on any nodes, for actors of the run's tasks. Ray does not
-    reserve them.
+    `nodes`: amounts by node's name; the entry "tasks" is the number of the
+    run's tasks there. `actors`: amounts that must stay free, on any nodes, for
+    actors of the run's tasks. Ray does not reserve them.
     """
 
     run: str
@@ -117,7 +117,7 @@ class Holdings:
 def kept_free(
     unit: Sequence[Task], places: Sequence[Node], holdings: Iterable[Holding]
 ) -> list[str]:
-    """Return the resources that do not suffice for a unit and the actors of all runs.
+    """Return the resources that are too few for a unit and all runs' actors.
 
     The unit's own actors count, too. Returns [] if no task has actors: then Ray
     alone decides when a task starts.
@@ -134,7 +134,7 @@ def kept_free(
 
 
 def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
-    """Replace a task's share of a node by amounts, for the first size of node that fits.
+    """Replace a task's share by amounts of the first size of node that fits.
 
     A task without a share, or one that fits no node, is returned unchanged.
     """
@@ -145,7 +145,7 @@ def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
 
 
 def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
-    """Sum tasks' amounts by node name; the entry "tasks" is the number of tasks.
+    """Sum tasks' amounts by node; the entry "tasks" is the number of tasks.
 
     `running`: (node's name or None, task). Tasks without a node are under "".
     """

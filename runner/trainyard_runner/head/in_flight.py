@@ -1,4 +1,4 @@
-"""Attempts in flight: from their submission until Ray has ended all that they started."""
+"""Attempts from submission until Ray has ended all that they started."""
 
 from __future__ import annotations
 
@@ -79,21 +79,21 @@ class InFlight:
         return list(self._ray_tasks.values())
 
     def open(self) -> list[Live]:
-        """Return the attempts that have not ended, whether or not Ray has started them."""
+        """Return the attempts that have not ended, started or not."""
         attempts: list[Live] = []
         for ray_task in self._ray_tasks.values():
             attempts += ray_task.open.values()
         return attempts
 
     def count(self) -> Counter[Shape]:
-        """Count the Ray tasks in flight by shape; each may have several attempts."""
+        """Count the Ray tasks in flight, not their attempts, by shape."""
         return Counter(ray_task.shape for ray_task in self._ray_tasks.values())
 
     def kept_free(self) -> dict[str, float]:
-        """Return the amounts to keep free for attempts' actors, by Ray's names; {} without actors.
+        """Return the amounts to keep free for actors; {} without actors.
 
-        An attempt counts until it is closed: its actors may outlive its
-        command.
+        The keys are Ray's names. An attempt counts until it is closed: its
+        actors may outlive its command.
         """
         attempts = [*self.open(), *self._closing.values()]
         tasks = [live.task for live in attempts if live.task.actors]
@@ -129,7 +129,10 @@ class InFlight:
             self._gang = None
 
     def receive(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for a message, then apply a batch of each ready Ray task."""
+        """Wait up to `timeout` seconds for messages, then apply some.
+
+        This applies one batch of messages of each ready Ray task.
+        """
         if not self._ray_tasks:
             time.sleep(0.02)
             return
@@ -142,7 +145,7 @@ class InFlight:
             self._take(generator, self._ray_tasks[generator])
 
     def withdraw(self, avoided: Callable[[Task], frozenset[str]]) -> None:
-        """Cancel single tasks that wait in Ray with an outdated list of avoided nodes.
+        """Cancel single tasks that wait in Ray with old lists of avoided nodes.
 
         Their units are queued again when Ray reports the cancellation.
         `avoided` returns the ids of the nodes that a task must now avoid.
@@ -158,7 +161,7 @@ class InFlight:
                 ray.cancel(generator)
 
     def lose_dead_nodes(self) -> None:
-        """End the attempts on dead nodes as lost, once all their messages are read.
+        """End attempts on dead nodes as lost, once all messages are read.
 
         Ray itself may take minutes to fail a task whose worker hung.
         """
@@ -177,7 +180,10 @@ class InFlight:
                 self._end(live, Ending("lost", reason))
 
     def stop(self, unit: Unit, reason: str) -> None:
-        """Ask a unit's attempts to end; cancel those that Ray has not placed; return at once."""
+        """Ask a unit's attempts to end; return at once.
+
+        This cancels attempts that Ray has not placed.
+        """
         attempts = []
         unplaced = []
         for generator, ray_task in self._ray_tasks.items():
@@ -192,9 +198,10 @@ class InFlight:
             ray.cancel(generator)
 
     def stop_all(self, reason: str, *, grace: float) -> None:
-        """Ask all attempts to end, and cancel those that Ray has not placed; return at once.
+        """Ask all attempts to end; return at once.
 
-        From now on, an attempt that ends without a report counts as stopped.
+        This cancels attempts that Ray has not placed. From now on, an attempt
+        that ends without a report counts as stopped.
         """
         self._is_stopping = True
         self._board.stop_all(reason, grace=grace)
@@ -242,7 +249,7 @@ class InFlight:
                     self._hear(ray_task, number, batch)
 
     def _requeue_withdrawn(self, ray_task: RayTask) -> None:
-        """Queue the units of a withdrawn Ray task again, unless the run is stopping.
+        """Queue a withdrawn Ray task's units again, unless the run is stopping.
 
         An attempt that had begun counts as lost.
         """
@@ -321,9 +328,10 @@ class InFlight:
         return ending
 
     def _end(self, live: Live, unsaid: Ending | None = None) -> None:
-        """Close an attempt: at once if it was quick or never began, else after Ray's cleanup.
+        """Close an attempt after Ray's cleanup.
 
-        `unsaid`: how the attempt ended, if its worker did not report it.
+        An attempt that was quick or never began is closed at once. `unsaid`:
+        how the attempt ended, if its worker did not report it.
         """
         said = live.record.ended
         if not live.record.is_started or (said and said["seconds"] < QUICK):
@@ -346,7 +354,7 @@ class InFlight:
 
 
 def _ending(live: Live, unsaid: Ending | None) -> Ending:
-    """Return the attempt's failure, or else its worker's report, or else `unsaid`."""
+    """Return an attempt's failure, else its worker's report, else `unsaid`."""
     if live.record.failure:
         return Ending("failed", live.record.failure, is_final=True)
     said = live.record.ended

@@ -1,7 +1,7 @@
-"""Receives the former run's checkpoints and outputs, which the operator's machine sends in parts.
+"""Receives the former run's checkpoints and outputs from the operator.
 
-A part stays in the memory of Ray's GCS until the head takes it. The sender is
-at most a few parts ahead.
+The operator's machine sends the files in parts. A part stays in the memory of
+Ray's GCS until the head takes it. The sender is at most a few parts ahead.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class Receiver:
         self._number = 0
 
     def receive(self, resume: Resume, records: Records) -> None:
-        """Wait for all parts, and store them for the tasks' first attempts. Raises SilentError."""
+        """Wait for all parts, and store them for the tasks' first attempts.
+
+        Raises SilentError.
+        """
         for inherited in resume.inherited:
             if inherited.checkpoint:
                 records.inherit_checkpoint(inherited.task, self._archive())

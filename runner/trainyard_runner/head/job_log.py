@@ -1,4 +1,4 @@
-"""The log of a run's Ray job, which Ray's dashboard shows: lines with the names of their tasks."""
+"""A Ray job's log, which Ray's dashboard shows: lines with tasks' names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST = 16 * 1024
 
 
 class JobLog:
-    """Writes tasks' lines with the tasks' names, at most LIMIT characters in all."""
+    """Writes lines with their tasks' names, at most LIMIT characters in all."""
 
     def __init__(self, run: str, *, to: IO[str] | None = None) -> None:
         self._run = run
@@ -23,7 +23,7 @@ class JobLog:
         self._begun: dict[str, str] = {}
 
     def printed(self, task: str, text: str) -> None:
-        """Write the lines that `text` completes; keep an unfinished line for the next call."""
+        """Write the lines that `text` completes; keep an unfinished line."""
         if self._left <= 0:
             return
         *lines, begun = (self._begun.pop(task, "") + text).split("\n")

@@ -1,4 +1,4 @@
-"""Translates the errors that Ray raises for an attempt into how that attempt ended."""
+"""Translates the errors that Ray raises into how an attempt ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _JUST_NOW = 60
 class Ending:
     """How an attempt ended, as its worker reported or as the head concluded.
 
-    `is_final`: a retry cannot help. `tail`: last lines to show, if the worker sent none.
+    `is_final`: a retry cannot help. `tail`: last lines to show, if the worker
+    sent none.
     """
 
     outcome: str
@@ -38,8 +39,9 @@ def explain(
 ) -> Ending:
     """Return the ending of an attempt for which Ray raised `error`.
 
-    `is_alone`: its Ray task had no other open attempt. Otherwise, an attempt that ran out of
-    memory counts as lost: another attempt may have used the memory.
+    `is_alone`: its Ray task had no other open attempt. Otherwise, an attempt
+    that ran out of memory counts as lost: another attempt may have used the
+    memory.
     """
     where = node or "its node"
     if isinstance(error, exceptions.TaskCancelledError):
@@ -62,7 +64,7 @@ def explain(
 
 
 def of_worker() -> tuple[str, ...]:
-    """Ask Ray for the last lines of the newest crashed worker; () if Ray has none.
+    """Ask Ray for the newest crashed worker's last lines; () if none.
 
     Ray does not say which attempt the worker ran. A crash more than a minute
     old is ignored: it belongs to another attempt.
@@ -91,9 +93,10 @@ def of_worker() -> tuple[str, ...]:
 
 
 def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Ending:
-    """Return the ending of an attempt whose worker reported no end, as after `ray.cancel`.
+    """Return the ending of an attempt whose worker reported no end.
 
-    `culprit`: the first task that failed or was lost in the attempt's gang.
+    This happens after `ray.cancel`, for instance. `culprit`: the first task
+    that failed or was lost in the attempt's gang.
     """
     if is_stopping:
         return Ending("stopped", "the run was stopped")
@@ -104,7 +107,7 @@ def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Endin
 
 
 def _installer(text: str) -> tuple[str, ...]:
-    """Return the last lines that an installer printed, without Ray's traceback."""
+    """Return an installer's last printed lines, without Ray's traceback."""
     said = text.rpartition("lines of stdout:")[2] or text
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return tuple(lines[-_INSTALLER_LINES:]) or ("no reason given",)

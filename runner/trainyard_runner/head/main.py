@@ -1,4 +1,4 @@
-"""The head's side of a run: smoke test, tasks or sweep, the run's last event and exit code."""
+"""The head's side of a run, from the smoke test to the last event."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class Stopping:
             signal.signal(number, self._ask)
 
     def left(self) -> float | None:
-        """Return the seconds until the run must have ended; None before a request to stop."""
+        """Return the seconds until the run must have ended.
+
+        Returns None before a request to stop.
+        """
         if self._at is None:
             return None
         return max(0.0, self._at - time.monotonic())
@@ -63,10 +66,10 @@ class Stopping:
 
 
 def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started: float) -> int:
-    """Run a plan to its end, even if the runner itself fails; return the exit code.
+    """Run a plan to its end, even if the runner fails; return the exit code.
 
-    `runner`: the content of the runner's package. `started`: when the run began, in seconds since
-    1970.
+    `runner`: the content of the runner's package. `started`: when the run
+    began, in seconds since 1970.
     """
     stopping = Stopping()
     the_plan = plan.read(plan_text)
@@ -176,7 +179,7 @@ def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
 def _resume(
     the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping
 ) -> RunEnded | None:
-    """Take over a former run's checkpoints and outputs; return the last event if that fails."""
+    """Take over a former run's files; return the last event if that fails."""
     resume = the_plan.resume
     if not resume:
         return None
@@ -193,7 +196,10 @@ def _resume(
 def _inherit(
     the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping
 ) -> RunEnded | None:
-    """Receive a former run's files from the operator; return the last event if that fails."""
+    """Receive a former run's files from the operator.
+
+    Returns the run's last event if that fails, or if the run was asked to stop.
+    """
     store = ray_package.store()
 
     def take(name: str) -> bytes | None:
@@ -227,7 +233,11 @@ def _why_stopped() -> str:
 def _pass_gate(
     the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package
 ) -> RunEnded | None:
-    """Run the smoke test unless the plan skips it; return the last event if the test fails."""
+    """Run the smoke test, unless the plan skips it.
+
+    Returns the run's last event if the test fails, or if the run was asked to
+    stop.
+    """
     began = time.monotonic()
     if the_plan.gate.skip:
         return None
@@ -257,7 +267,7 @@ class _NodeNames:
         self._known: dict[str, str] = {}
 
     def of(self, node_id: str) -> str:
-        """Return a node's name, or 8 digits of its id if Ray does not list the node."""
+        """Return a node's name; for an unknown node, 8 digits of its id."""
         if node_id not in self._known:
             for node in placing.alive():
                 self._known[node.node_id] = node.name

@@ -18,10 +18,11 @@ BUG = 70
 def of_tasks(
     plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None
 ) -> RunEnded:
-    """Return the last event, still without its seconds, of a run that was not stopped.
+    """Return the last event of a run that was not stopped.
 
-    The run fails if tasks failed, if outputs could not be sent to the head, or
-    if a declared output is missing from all tasks that declare it.
+    The event has no seconds yet. The run fails if tasks failed, if outputs
+    could not be sent to the head, or if a declared output is missing from all
+    tasks that declare it.
     """
     # Pruned and failed trials do not always fail a sweep: the sweep itself decides.
     if sweep:
@@ -52,7 +53,7 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 
 
 def _absent(plan: Plan, records: Records) -> str | None:
-    """Return a sentence about the first declared output that no task wrote, or None.
+    """Return a sentence about a declared output that no task wrote, or None.
 
     In a gang, often only one task writes an output: that is enough.
     """

@@ -1,4 +1,4 @@
-"""Asks Ray for its nodes, and builds the options of Ray tasks: resources, and where to run."""
+"""Asks Ray for its nodes, and builds the options of Ray tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _LOOK_SOON = 1.0
 
 
 class NodeMissingError(Exception):
-    """A task cannot be placed now: its node or group is missing, or its gang does not fit."""
+    """A task cannot be placed now.
+
+    The task's node or group is missing, or its gang does not fit.
+    """
 
 
 def alive() -> tuple[Node, ...]:
@@ -65,10 +68,11 @@ def options(
 ) -> dict[str, Any]:
     """Return the options of one Ray task: its resources, and where it runs.
 
-    `avoided`: ids of nodes to avoid; a task that names its node ignores them. `among`: nodes of one
-    size; the task's share is already replaced by the amounts on these nodes. `has_selectors`:
-    whether this Ray can select nodes by label. If it cannot, `turn` chooses one node, so that tasks
-    spread. Raises NodeMissingError.
+    `avoided`: ids of nodes to avoid; a task that names its node ignores them.
+    `among`: nodes of one size; the task's share is already replaced by the
+    amounts on these nodes. `has_selectors`: whether this Ray can select nodes
+    by label. If it cannot, `turn` chooses one node, so that tasks spread.
+    Raises NodeMissingError.
     """
     asked = _amounts(task)
     if task.node_name is not None:
@@ -104,7 +108,7 @@ def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
 
 
 def bundle(task: Task) -> dict[str, float]:
-    """Return a task's bundle in a placement group; Ray would refuse an empty one."""
+    """Return a task's bundle in a placement group; Ray refuses empty ones."""
     return amounts(task) or {"CPU": 0.001}
 
 

@@ -12,7 +12,7 @@ _MOST_TOGETHER = 8
 
 
 class Queue:
-    """Waiting units in lines, and how many units of each shape share one Ray task."""
+    """Waiting units in lines by shape, and how many share one Ray task."""
 
     def __init__(self, units: Iterable[Unit]) -> None:
         self._lines: dict[Shape, deque[Unit]] = {}
@@ -41,14 +41,17 @@ class Queue:
         self._line(unit).append(unit)
 
     def add_again(self, unit: Unit) -> None:
-        """Queue a unit for a retry: at the front if it ever lost an attempt, else at the end."""
+        """Queue a unit for a retry, at the front if it ever lost an attempt."""
         if unit.losses:
             self._line(unit).appendleft(unit)
         else:
             self.add(unit)
 
     def give_back(self, units: Sequence[Unit]) -> None:
-        """Put units back at the front; their attempt has not begun and does not count."""
+        """Put units back at the front.
+
+        The units' attempt has not begun and does not count.
+        """
         for unit in reversed(units):
             unit.attempt -= 1
             self._line(unit).appendleft(unit)
@@ -76,7 +79,7 @@ class Queue:
         return taken
 
     def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
-        """Take the units that share the next Ray task, in order, and begin their attempts.
+        """Take the units of the next Ray task in order; begin their attempts.
 
         A unit gets a Ray task of its own if `is_alone`, if it was tried before,
         or if it has actors. Ray has at most `window` Ray tasks of the shape:

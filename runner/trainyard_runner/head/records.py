@@ -36,10 +36,10 @@ _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outpu
 class AttemptRecord:
     """The state of one attempt, built from its messages.
 
-    `ended`: the content of its message `ended`. `printed`: bytes of output so far. `is_ready`: the
-    task of a gang is placed and waits for the rest of the gang. `incoming`: archives that have not
-    arrived in full, by file. `output`: the last archive of outputs. `tail`: the end of what the
-    task printed.
+    `ended`: the content of its message `ended`. `printed`: bytes of output so
+    far. `is_ready`: the task of a gang is placed and waits for the rest of the
+    gang. `incoming`: archives that have not arrived in full, by file. `output`:
+    the last archive of outputs. `tail`: the end of what the task printed.
     """
 
     task: str
@@ -74,9 +74,10 @@ class Records:
     ) -> None:
         """Keep the records of a run in `directory` on the head.
 
-        `node`: the name of the head's node. `node_name` returns the name of the node with an id.
-        `each_attempt`: no attempt begins with the outputs of the attempt before. `storage`: a
-        directory that outlives the head and may have former runs' checkpoints.
+        `node`: the name of the head's node. `node_name` returns the name of the
+        node with an id. `each_attempt`: no attempt begins with the outputs of
+        the attempt before. `storage`: a directory that outlives the head and
+        may have former runs' checkpoints.
         """
         self._directory = directory
         self._stream = stream
@@ -154,7 +155,7 @@ class Records:
         return _read(path)
 
     def adopt(self, run: str, former: str, task: str) -> None:
-        """Let `task` begin from the checkpoint of the task `former` of the run `run`.
+        """Let `task` begin from the checkpoint of task `former` of run `run`.
 
         If neither this head nor the storage has that checkpoint, nothing
         changes.
@@ -164,14 +165,14 @@ class Records:
             durable.share(before, self._directory / names.checkpoint_archive(task))
 
     def inherit_checkpoint(self, task: str, parts: Iterator[bytes]) -> None:
-        """Store a checkpoint that the operator sent for a task's first attempt."""
+        """Store the operator's checkpoint for a task's first attempt."""
         incoming = Incoming(self._directory / names.checkpoint_archive(task))
         for part in parts:
             incoming.write(part)
         incoming.finish()
 
     def inherit_outputs(self, task: str, parts: Iterator[bytes]) -> None:
-        """Store outputs from the operator as a task's archive 1, and write their event."""
+        """Store the operator's outputs as archive 1, and write the event."""
         file = names.output_archive(task, 1)
         incoming = Incoming(self._directory / file)
         for part in parts:
@@ -193,9 +194,10 @@ class Records:
         self._stream.write(kept)
 
     def outputs(self, task: str) -> list[tuple[OutputsKept, Iterator[bytes]]]:
-        """Return the archives that a task's next attempt unpacks, in order, each with its parts.
+        """Return the archives that a task's next attempt unpacks, in order.
 
-        With `each_attempt`, there are none.
+        Each archive comes with its parts. With `each_attempt`, there are no
+        archives.
         """
         if self._each_attempt:
             return []
@@ -225,7 +227,10 @@ class Records:
         record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
 
     def _metric(self, record: AttemptRecord, values: list[list[float]]) -> None:
-        """Write finite values of the metric: [step, value, seconds since 1970] each."""
+        """Write values of the metric.
+
+        `values`: [step, finite value, seconds since 1970] each.
+        """
         for begin in range(0, len(values), _VALUES_AT_ONCE):
             some = values[begin : begin + _VALUES_AT_ONCE]
             self._stream.write(Metric(record.task, record.attempt, some))

@@ -1,4 +1,7 @@
-"""The rungs (kinds of checks) of the smoke test: pure functions of nodes' answers and the plan."""
+"""The smoke test's rungs: pure functions of nodes' answers and the plan.
+
+A rung is a kind of check.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,9 @@ _LEAST_SHM = 64 * 1024 * 1024
 class Answer:
     """A node's answer: its facts, or else the problem.
 
-    `isolated`: the task that collected the facts held one GPU. `each`: what the node's tasks, one
-    on each GPU, saw while all ran at the same time; () if this was not tried.
+    `isolated`: the task that collected the facts held one GPU. `each`: what the
+    node's tasks, one on each GPU, saw while all ran at the same time; () if
+    this was not tried.
     """
 
     node: Node
@@ -32,10 +36,11 @@ class Answer:
 
 
 def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
-    """Drop failed answers of dead nodes that were replaced, or that an autoscaler may remove.
+    """Drop failed answers of dead nodes that were replaced or may leave.
 
-    Ray lists a recreated node twice for a while. Any other dead node's failed
-    answer gets the problem that the node left the cluster.
+    An autoscaler may remove nodes. Ray lists a recreated node twice for a
+    while. Any other dead node's failed answer gets the problem that the node
+    left the cluster.
     """
     now = {node.node_id for node in alive}
     names = set(names_of(alive))
@@ -49,7 +54,7 @@ def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -
 
 
 def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Check]:
-    """Check that all required nodes are alive, and that the job has enough nodes."""
+    """Check that all required nodes are alive, and enough for the job."""
     names = names_of(alive)
     lacking = names_of(members.missing(gate, alive))
     expected = []
@@ -102,7 +107,10 @@ def versions(answers: Sequence[Answer], wanted: tuple[str, str]) -> Iterator[Che
 
 
 def space(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check the free bytes of each node's disk (Ray's session directory) and shared memory."""
+    """Check the free bytes of each node's disk and shared memory.
+
+    The disk is that of Ray's session directory.
+    """
     for name, key, least in (("disk", "min_disk", _LEAST_DISK), ("shm", "min_shm", _LEAST_SHM)):
         wanted = max(least, gate.needs.get(key) or 0)
         for answer, facts in with_facts(answers):
@@ -151,7 +159,7 @@ _OPEN_PORTS = (
 
 
 def with_facts(answers: Sequence[Answer]) -> Iterator[tuple[Answer, dict[str, Any]]]:
-    """Yield the answers that have facts; those without facts fail the check `task`."""
+    """Yield the answers with facts; those without fail the check `task`."""
     for answer in answers:
         if answer.facts is not None:
             yield answer, answer.facts

@@ -117,7 +117,7 @@ class Scheduler:
             self._in_flight.lose_dead_nodes()
 
     def _follow_sweep(self) -> None:
-        """Queue the tasks of a sweep's new trials; stop the tasks of its ended trials."""
+        """Queue the tasks of new trials; stop the tasks of ended trials."""
         if self._sweep is None:
             return
 
@@ -149,7 +149,10 @@ class Scheduler:
                 self._submit_line(unit, submitted=submitted[shape])
 
     def _submit_line(self, first: Unit, *, submitted: int) -> None:
-        """Submit units of one shape until one must wait; `submitted` Ray tasks are in flight."""
+        """Submit units of one shape until one must wait.
+
+        `submitted`: how many Ray tasks of the shape are in flight already.
+        """
         shape = first.tasks[0].shape
         window = self._capacity.window(first.tasks[0])
         unit: Unit | None = first
@@ -192,7 +195,7 @@ class Scheduler:
             self._give_up(task.shape, problem)
 
     def _fail_what_cannot_run(self) -> None:
-        """Fail tasks that fit no living node, once the run has been idle for too long."""
+        """Once the run has been idle too long, fail tasks that fit no node."""
         idle = self._in_flight.idle()
         if idle < fit.LEAST:
             return
@@ -227,7 +230,7 @@ class Scheduler:
         )
 
     def _look_at_demand(self) -> None:
-        """Report what tasks' commands wait for in Ray, unless tasks of other runs wait, too.
+        """Report what tasks' commands wait for, unless other runs' tasks wait.
 
         Ray does not say which run made a pending request.
         """
@@ -266,7 +269,7 @@ class Scheduler:
 
 
 def _units(plan: Plan) -> list[Unit]:
-    """Return the plan's units, without tasks that succeeded in the resumed run."""
+    """Return the units, without tasks that succeeded in the resumed run."""
     skipped = plan.resume.skipped if plan.resume else ()
     tasks = tuple(task for task in plan.tasks if task.name not in skipped)
     if plan.together and tasks:

@@ -1,7 +1,8 @@
-"""The study of a sweep: Optuna's record of all trials. Only this module imports Optuna.
+"""The study of a sweep: Optuna's record of all trials.
 
-Each line of Optuna's journal is also written as an event. So the run's
-directory on the operator's machine has the study, too.
+Only this module imports Optuna. Each line of Optuna's journal is also written
+as an event. So the run's directory on the operator's machine has the study,
+too.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _OUTCOMES: dict[str, TrialOutcome] = {"COMPLETE": "complete", "PRUNED": "pruned"
 class Result:
     """A configuration that this run or a former one tried.
 
-    `values`: the objective of each repeat, None for a repeat without a value. `value`: the mean of
-    the values, if the configuration is complete or pruned.
+    `values`: the objective of each repeat, None for a repeat without a value.
+    `value`: the mean of the values, if the configuration is complete or pruned.
     """
 
     trial: int
@@ -41,7 +42,7 @@ class Result:
 
 
 def missing(search: str) -> str | None:
-    """Import the packages of a search; return the first that is missing, or None."""
+    """Import a search's packages; return the first that is missing, or None."""
     for package in space.packages(search):
         try:
             importlib.import_module(package)
@@ -51,12 +52,12 @@ def missing(search: str) -> str | None:
 
 
 class Study:
-    """Gets configurations from Optuna, each only once, and reports their results to Optuna."""
+    """Gets configurations from Optuna, each once, and reports their results."""
 
     def __init__(
         self, spec: Mapping[str, Any], journal: str, *, name: str, write: Callable[[Event], None]
     ) -> None:
-        """Continue the study in `journal`, the text of a former run; "" opens a new study.
+        """Continue the study in a former run's `journal`; "" opens a new study.
 
         `write` writes an event. Trials that the former run left running are
         tried first.
@@ -95,7 +96,7 @@ class Study:
         self.is_used_up = False
 
     def results(self) -> Iterator[Result]:
-        """Yield the results of ended configurations, in the order of their numbers.
+        """Yield the results of ended configurations, ordered by number.
 
         A trial that was interrupted and continued under another number is left
         out.
@@ -116,10 +117,11 @@ class Study:
                 )
 
     def ask(self) -> tuple[int, Params, int | None] | None:
-        """Return an untried configuration: (trial, parameters, continued trial or None).
+        """Return an untried configuration.
 
-        The trial may continue a trial that was running when a former run ended.
-        Returns None if the space is used up (`is_used_up`), or if only known
+        The result is (trial, parameters, continued trial or None). The trial
+        may continue a trial that was running when a former run ended. Returns
+        None if the space is used up (`is_used_up`), or if only known
         configurations were proposed.
         """
         for tries in range(_TRIES + _DRAWS):
@@ -134,7 +136,7 @@ class Study:
         return None
 
     def _proposed(self, *, by_chance: bool) -> Any:
-        """Return the search's next trial, or a random one; None if the space is used up.
+        """Return the search's next trial or a random one; None if none is left.
 
         Interrupted trials come first. The configuration may be known already.
         """
@@ -154,10 +156,11 @@ class Study:
         return self._study.ask()
 
     def _untried(self, seed: int) -> Iterator[Params]:
-        """Yield the configurations of a finite space; skip each that is known when its turn comes.
+        """Yield the configurations of a finite space, without known ones.
 
-        A grid search gets them in the grid's order, other searches in random
-        order.
+        A configuration is skipped if it is known when its turn comes. A grid
+        search gets the configurations in the grid's order, other searches in
+        random order.
         """
         if self._is_grid:
             ordered = self._space
@@ -168,7 +171,7 @@ class Study:
                 yield params
 
     def should_prune(self, number: int, step: int, value: float) -> bool:
-        """Report a running trial's value to Optuna; return whether Optuna would prune the trial.
+        """Report a trial's value to Optuna; return whether Optuna would prune.
 
         `step`: the value's index, from 0.
         """
@@ -177,7 +180,10 @@ class Study:
         return bool(trial.should_prune())
 
     def tell(self, result: Result) -> None:
-        """Report a trial's end to Optuna, with the objective's value if the trial is complete."""
+        """Report a trial's end to Optuna.
+
+        Optuna gets the objective's value only if the trial is complete.
+        """
         trial = self._open.pop(result.trial)
         trial.set_user_attr("values", result.values)
         if result.reason:
@@ -191,7 +197,7 @@ class Study:
         return list(self._study.get_trials(deepcopy=False, states=states or None))
 
     def _enqueue_interrupted(self) -> None:
-        """Queue the trials that were running when the former run ended, before all others.
+        """Queue, before all others, trials that a former run left running.
 
         Optuna gives them new numbers; the attribute `continues` has the old
         number.

@@ -64,8 +64,9 @@ class Live:
 class Place:
     """Where a unit may run.
 
-    `among`: for each task, nodes of one size, one of which gives the task its share; None without
-    a share. `avoided`: ids of nodes on which no task of the unit may run.
+    `among`: for each task, nodes of one size, one of which gives the task its
+    share; None without a share. `avoided`: ids of nodes on which no task of the
+    unit may run.
     """
 
     among: Sequence[Alike | None]
@@ -74,7 +75,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Gang:
-    """The placement group that was requested for a gang; `among` as in Place."""
+    """The placement group requested for a gang; `among` as in Place."""
 
     group: PlacementGroup
     among: Sequence[Alike | None]
@@ -83,9 +84,10 @@ class Gang:
 class Sent(NamedTuple):
     """The uploaded job, in the forms in which tasks get it.
 
-    `job`: the package's name and a reference to its content in Ray's object store, or None if the
-    job has no package. `ray_environment`: the runtime_env of a command that connects to Ray. With
-    `has_own_package`, each attempt gets a copy of the job's package in its runtime_env.
+    `job`: the package's name and a reference to its content in Ray's object
+    store, or None if the job has no package. `ray_environment`: the runtime_env
+    of a command that connects to Ray. With `has_own_package`, each attempt gets
+    a copy of the job's package in its runtime_env.
     """
 
     job: shipped.Package | None
@@ -128,11 +130,11 @@ class Submitter:
         avoided: frozenset[str],
         among: Alike | None,
     ) -> dict[Any, RayTask]:
-        """Submit units of one shape, one task each, as one Ray task, which runs them in order.
+        """Submit units of one shape, one task each, as a single Ray task.
 
-        Returns a dict with the RayTask under its generator of messages.
-        `avoided` and `among`: as in Place, for every task. Raises
-        NodeMissingError.
+        The Ray task runs the units in order. Returns a dict with the RayTask
+        under its generator of messages. `avoided` and `among`: as in Place, for
+        every task. Raises NodeMissingError.
         """
         function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
         attempts = [(unit, unit.tasks[0]) for unit in units]
@@ -142,7 +144,7 @@ class Submitter:
         return started
 
     def reserve(self, unit: Unit, nodes: Sequence[Node], among: Sequence[Alike | None]) -> Gang:
-        """Request a placement group for a gang; return before Ray has placed it.
+        """Request a placement group for a gang; do not wait for its placement.
 
         Raises NodeMissingError.
         """
@@ -155,7 +157,10 @@ class Submitter:
         return Gang(placement_group(bundles, strategy="PACK", **selectors), among)
 
     def submit_gang(self, unit: Unit, gang: Gang) -> dict[Any, RayTask]:
-        """Submit a gang's tasks to its placement group, which must be ready (`is_ready`)."""
+        """Submit a gang's tasks to its placement group.
+
+        The placement group must be ready (`is_ready`).
+        """
         first = placement_group_table(gang.group)["bundles_to_node_id"][0]
         # Ask Ray again: the first task's node may have joined a moment ago.
         addresses = {node.node_id: node.address for node in placing.alive()}
@@ -192,7 +197,7 @@ class Submitter:
     def _order(
         self, unit: Unit, task: Task, taken: Task, *, master: str | None
     ) -> tuple[Order, list[Any]]:
-        """Return an attempt's order, and references to the order's checkpoint and outputs.
+        """Return an order, and references to its checkpoint and outputs.
 
         Ray deletes objects without references: keep the references until the
         node has the objects.
@@ -281,7 +286,7 @@ def is_ready(gang: Gang) -> bool:
 
 
 def release(gang: Gang) -> None:
-    """Remove a gang's placement group; return once Ray has removed it, or after 5 s."""
+    """Remove a gang's placement group; wait at most 5 s for the removal."""
     remove_placement_group(gang.group)
     give_up = time.monotonic() + 5.0
     while time.monotonic() < give_up:

@@ -34,7 +34,7 @@ class Suspects:
         return []
 
     def avoided(self, task: Task, alive: Iterable[nodes.Node]) -> frozenset[str]:
-        """Return the ids of nodes that a task should avoid, as long as another node fits it.
+        """Return the ids of nodes to avoid, as long as another node fits.
 
         A task avoids excluded nodes, and nodes where the watchdog ended the
         task. If no other node fits, the task avoids only excluded nodes. If

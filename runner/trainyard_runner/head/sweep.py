@@ -1,4 +1,4 @@
-"""A sweep: chooses configurations during the run, prunes bad ones, and decides when to finish.
+"""A sweep: chooses configurations, prunes bad ones, decides when to finish.
 
 This module uses neither Ray nor Optuna: the scheduler starts and stops the
 sweep's tasks, and `study.py` asks Optuna.
@@ -55,7 +55,7 @@ class Sweep:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Count the results that a former run left in the study, and write their events.
+        """Count a former run's results in the study, and write their events.
 
         `spec` is the plan's `sweep`.
         """
@@ -112,7 +112,7 @@ class Sweep:
         return started
 
     def metric(self, record: AttemptRecord, values: Sequence[Sequence[float]]) -> None:
-        """Add values of a task's metric to its trial, and prune the trial if Optuna says so.
+        """Add a task's values to its trial; prune the trial if Optuna says so.
 
         `values` are [step, value, time] each.
         """
@@ -128,10 +128,10 @@ class Sweep:
             self._compare(trial)
 
     def ended(self, task: str, state: State, reason: str | None) -> None:
-        """Record that a task has ended for good; conclude its trial with the trial's last task.
+        """Record that a task has ended for good.
 
-        A task that did not succeed, or wrote no metric, stops the other tasks
-        of its trial.
+        The trial's last task concludes the trial. A task that did not succeed,
+        or wrote no metric, stops the other tasks of its trial.
         """
         trial = self._of_task.pop(task)
         self.to_stop.pop(task, None)
@@ -198,7 +198,7 @@ class Sweep:
         return units
 
     def _compare(self, trial: Trial) -> None:
-        """Report each value's mean over the repeats; prune the trial if Optuna says so.
+        """Report each value's mean over repeats; prune if Optuna says so.
 
         The n-th values of all repeats are averaged, even if their steps differ.
         `statistics.mean` is exact; the sum of two very large floats would be
@@ -215,7 +215,7 @@ class Sweep:
                 return
 
     def _stop(self, trial: Trial, outcome: TrialOutcome, reason: str) -> None:
-        """Give a trial its outcome, unless it already has one, and stop its open tasks."""
+        """Set the outcome of a trial without one, and stop its open tasks."""
         if trial.outcome != "complete":
             return
         trial.outcome = outcome
@@ -245,9 +245,10 @@ class Sweep:
         return next(reversed(values), None)
 
     def _count(self, result: Result) -> None:
-        """Write how a configuration ended; finish the sweep after too many failures or a plateau.
+        """Write and count how a configuration ended; maybe finish the sweep.
 
-        A stopped configuration is written but does not count.
+        Too many failures or a plateau finish the sweep. A stopped configuration
+        is written but does not count.
         """
         self._write(
             TrialEnded(result.trial, result.outcome, result.value, result.values, result.reason)

@@ -1,4 +1,7 @@
-"""Units (one task, or a gang's tasks): how their attempts ended, and whether to retry them."""
+"""Units: how their attempts ended, and whether to retry them.
+
+A unit is one task, or the tasks of a gang.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ MOST_LOSSES = 10
 class Unit:
     """Tasks that start together, and how their attempts ended.
 
-    `attempt`: the number of the current attempt, 0 before the first. `losses`: lost attempts.
-    `failures`: failed attempts by task.
+    `attempt`: the number of the current attempt, 0 before the first. `losses`:
+    lost attempts. `failures`: failed attempts by task.
     """
 
     tasks: tuple[Task, ...]

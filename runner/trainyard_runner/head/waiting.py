@@ -1,4 +1,4 @@
-"""Explains, in words, why tasks wait: for resources, for nodes, for packages."""
+"""Explains in words why tasks wait: for resources, nodes or packages."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _MOST_PACKAGES = 4
 class Line:
     """Tasks of one shape that have not started.
 
-    `count`: how many tasks. `unit`: one of the tasks, or all tasks of a gang. `is_submitted`: some
-    of the tasks are in Ray, so resources are already kept free for their actors.
+    `count`: how many tasks. `unit`: one of the tasks, or all tasks of a gang.
+    `is_submitted`: some of the tasks are in Ray, so resources are already kept
+    free for their actors.
     """
 
     count: int
@@ -41,8 +42,9 @@ class Line:
 class Cluster:
     """The living nodes, and which of their resources are free and held.
 
-    `free`: amounts by node's id. `holdings`: those of all runs, this one included. `started`: the
-    amounts that tasks' actors and placement groups hold, by run and node's name.
+    `free`: amounts by node's id. `holdings`: those of all runs, this one
+    included. `started`: the amounts that tasks' actors and placement groups
+    hold, by run and node's name.
     """
 
     alive: Sequence[Node]
@@ -55,8 +57,9 @@ class Cluster:
 class Reason:
     """The reason why tasks wait.
 
-    `tasks`: how many wait. `needs`: what one waiting unit asks for. `holders`: the runs that hold
-    the missing resources, or need them free for actors. `text`: the whole reason in words.
+    `tasks`: how many wait. `needs`: what one waiting unit asks for. `holders`:
+    the runs that hold the missing resources, or need them free for actors.
+    `text`: the whole reason in words.
     """
 
     tasks: int
@@ -69,8 +72,8 @@ class Reason:
 class _Held:
     """The amount of a resource that a run holds.
 
-    `tasks`: how many of the run's tasks hold it. `has_started`: actors or placement groups of the
-    tasks hold some of it.
+    `tasks`: how many of the run's tasks hold it. `has_started`: actors or
+    placement groups of the tasks hold some of it.
     """
 
     run: str
@@ -90,7 +93,7 @@ class _Held:
 
 
 def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | None:
-    """Return why tasks of `run` wait; None if they fit now, so that Ray will start them."""
+    """Return why tasks of `run` wait; None if Ray can start them now."""
     unit = tuple(in_numbers(task, cluster.alive) for task in line.unit)
     needs = fit.describe(fit.total(unit))
     if len(unit) > 1:
@@ -118,7 +121,7 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
 def _kept_from(
     unit: Sequence[Task], cluster: Cluster, *, run: str
 ) -> tuple[tuple[str, ...], str] | None:
-    """Explain which resources must stay free for actors; None if the unit leaves enough.
+    """Explain which resources actors need free; None if the unit leaves enough.
 
     Returns the runs that hold these resources or need them free, and a text
     with the amounts.
@@ -137,7 +140,7 @@ def _kept_from(
 def _used_up(
     unit: Sequence[Task], cluster: Cluster, *, run: str
 ) -> tuple[tuple[str, ...], str] | None:
-    """Explain which of the resources that a unit needs are in use; None if the unit fits.
+    """Explain which resources that a unit needs are in use; None if it fits.
 
     Returns the runs that hold these resources, and a text with the amounts.
     """
@@ -176,7 +179,7 @@ def _short(unit: Sequence[Task], free: Sequence[Node]) -> list[str]:
 
 
 def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) -> Reason | None:
-    """Explain that tasks wait because Ray installs packages; None without packages.
+    """Explain that Ray first installs packages; None without packages.
 
     `seconds`: for how long the tasks have waited.
     """
@@ -252,7 +255,7 @@ def _in_use(
 
 
 def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held]:
-    """Yield how much of a resource each run holds on `places`; skip runs that hold none."""
+    """Yield how much of a resource runs hold on `places`, if they hold any."""
     for holding in cluster.holdings:
         of_run = cluster.started.get(holding.run, {})
         by_tasks = 0.0
@@ -290,7 +293,10 @@ _MOST_LINES = 3
 
 
 class WaitingWatch:
-    """Once a second, publishes the holdings of this run, and writes why its tasks wait."""
+    """Publishes the holdings of this run, and writes why its tasks wait.
+
+    The watch is due once a second.
+    """
 
     def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan
@@ -314,10 +320,13 @@ class WaitingWatch:
         idle: float,
         actors: Mapping[str, float],
     ) -> None:
-        """Publish what `live` attempts hold; if the run is idle for _QUIET, write why tasks wait.
+        """Publish what `live` attempts hold, and write why tasks wait.
 
-        `lines`: the queue's units by shape. `ended`: how many tasks have ended, by state. `idle`:
-        seconds since an attempt began or ended. `actors`: amounts to keep free for tasks' actors.
+        The reason is written only if the run is idle for _QUIET seconds.
+
+        `lines`: the queue's units by shape. `ended`: how many tasks have ended,
+        by state. `idle`: seconds since an attempt began or ended. `actors`:
+        amounts to keep free for tasks' actors.
         """
         self._next = time.monotonic() + _EVERY
         started = [attempt for attempt in live if attempt.record.is_started]

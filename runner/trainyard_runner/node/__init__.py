@@ -1,1 +1,1 @@
-"""The part of the runner that runs in Ray workers on nodes, and the programs that it starts."""
+"""The runner's part in Ray workers on nodes, and programs that it starts."""

@@ -1,4 +1,4 @@
-"""One attempt of a task, on its node: starts the command, and sends its output and files.
+"""One attempt of a task: runs the command, and sends its output and files.
 
 Runs inside a Ray worker as a generator, which yields lists of messages (kind,
 content). `head/in_flight.py:_hear` receives the messages, and `head/records.py`
@@ -55,8 +55,9 @@ class Attempt:
     ) -> None:
         """Make the attempt's directories, or reuse those in `spare`.
 
-        `home`: Trainyard's directory on this node. `gpus`: the ids of the task's GPUs. `node`: this
-        node's id. `package`: the package of the command's own Ray tasks, if the attempt has one.
+        `home`: Trainyard's directory on this node. `gpus`: the ids of the
+        task's GPUs. `node`: this node's id. `package`: the package of the
+        command's own Ray tasks, if the attempt has one.
         """
         self._order = order
         self._package = package
@@ -184,7 +185,7 @@ class Attempt:
             self._pending.append(("output", line.encode()))
 
     def _wait(self, child: Child, poll: select.poll, milliseconds: float | None) -> None:
-        """Read the command's output and the guard's last message, if they come in time."""
+        """Read output and the guard's last message, if they come in time."""
         ready = dict(poll.poll(milliseconds))
         if child.output in ready and not self._buffer.read(child.output, _READ):
             poll.unregister(child.output)
@@ -251,7 +252,7 @@ class Attempt:
             self._buffer.add(f"trainyard: ended: {reason}; the threads of its Python processes:")
 
     def _wait_ms(self, transfers: Transfers) -> int:
-        """Return the milliseconds until `_run_command` looks again if nothing happens."""
+        """Return the milliseconds until `_run_command` must look again."""
         now = time.monotonic()
         until = [now + 0.2, max(transfers.due(), self._began + QUICK)]
         if self._pending or self._buffer:
@@ -283,7 +284,7 @@ class Attempt:
         return archive.without_loose_links(entries, left_out), left_out
 
     def _leads_to_doomed(self, item: LeftOut, entries: Entries) -> bool:
-        """Return whether a link's target will be removed with the attempt's directories.
+        """Return whether the attempt's cleanup will remove a link's target.
 
         False if the target itself is sent as an output.
         """
@@ -304,7 +305,7 @@ class Attempt:
         return archive.scan_one(str(path), name)
 
     def _ending(self, kept: OutputWatch) -> Batch:
-        """Return the last messages: notes on outputs and the metric, then `ended`."""
+        """Return notes on outputs and the metric, then the message `ended`."""
         left_out = kept.left_out
         lost = [str(item) for item in left_out if item.is_lost]
         declared = self._order["outputs"]
@@ -379,7 +380,11 @@ def _not_prepared(error: OSError) -> dict[str, Any]:
 
 @functools.cache
 def _inherited() -> dict[str, str]:
-    """Return this worker's environment, cached: reading it takes a tenth of a quick attempt."""
+    """Return a copy of this worker's environment.
+
+    The copy is cached, because making it takes a tenth of a quick attempt's
+    time.
+    """
     return dict(os.environ)
 
 
@@ -404,7 +409,10 @@ def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]
 
 
 def _kernel_memory_kills() -> int:
-    """Return how many processes the kernel killed because memory ran out (Linux 4.13+)."""
+    """Return how many processes the kernel killed for lack of memory.
+
+    The count is 0 before Linux 4.13, and on other systems.
+    """
     try:
         with Path("/proc/vmstat").open("rb") as file:
             for line in file:

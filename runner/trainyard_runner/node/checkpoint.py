@@ -1,4 +1,4 @@
-"""Watches a task's checkpoint directory, and sends consistent snapshots of it to the head.
+"""Sends consistent snapshots of a task's checkpoint directory to the head.
 
 A snapshot of the whole directory is sent once nothing in the directory has
 changed for QUIET seconds and no process has a file there open for writing. The
@@ -77,7 +77,10 @@ class CheckpointWatch:
             yield from self._take_if_whole(now, quiet=quiet, restless=restless)
 
     def last(self) -> Iterator[Message]:
-        """Send a last snapshot if the directory changed; all writers must have ended."""
+        """Send a last snapshot if the directory changed.
+
+        All processes that write to the directory must have ended.
+        """
         now, _ = archive.scan(str(self._directory))
         if now != self._taken or self._skipped:
             yield from self._send(now, skip=set(), strict=True)
@@ -112,7 +115,7 @@ class CheckpointWatch:
     def _send(
         self, now: archive.Entries, *, skip: set[str], strict: bool
     ) -> Generator[Message, None, bool]:
-        """Send a snapshot without the files `skip`; return whether the head keeps it.
+        """Send a snapshot without `skip`; return whether the head keeps it.
 
         With `strict`, any change of the directory during the copy drops the
         snapshot; otherwise, only a change of a copied file does.

@@ -1,4 +1,4 @@
-"""A worker's connection to its guard, which starts a command and reports its end."""
+"""A worker's connection to the guard that runs its commands."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GuardLink:
         self.socket.sendall(frame[frames.HEAD_BYTES :])
 
     def receive(self) -> dict[str, Any] | None:
-        """Wait for the guard's next message; return None if the guard is gone."""
+        """Await the guard's next message; return None if the guard is gone."""
         try:
             head = frames.exactly(self.socket, frames.HEAD_BYTES)
             body = frames.exactly(self.socket, frames.body_size(head))
@@ -79,7 +79,10 @@ def connected_guard() -> GuardLink:
 
 
 class Child:
-    """One command that the guard runs; `output` is the descriptor of the command's output."""
+    """One command that the guard runs.
+
+    `output` is the descriptor from which the command's output is read.
+    """
 
     def __init__(
         self,
@@ -90,11 +93,12 @@ class Child:
         mark: str,
         scratch: Path,
     ) -> None:
-        """Have the guard start the command; if the start fails, `refused` is the reason.
+        """Have the guard start the command.
 
-        `mark`: a variable of the command's environment ("NAME=value"), by which its processes are
-        found if the guard dies. `scratch`: the directory that the guard removes if this worker
-        dies.
+        If the start fails, `refused` becomes the reason. `mark`: a variable of
+        the command's environment ("NAME=value"), by which its processes are
+        found if the guard dies. `scratch`: the directory that the guard removes
+        if this worker dies.
         """
         self._mark = mark
         self.guard = connected_guard()
@@ -128,11 +132,11 @@ class Child:
         self.pid: int = answer.get("pid", 0)
 
     def stop(self, grace: float) -> None:
-        """Ask for SIGTERM, and for SIGKILL after `grace` seconds; return at once."""
+        """Ask for SIGTERM, then SIGKILL after `grace` seconds; do not wait."""
         self._ask({"stop": grace, "dump": False})
 
     def dump_and_stop(self, grace: float) -> dict[str, Any] | None:
-        """Ask the guard to make Python print its threads' stacks, then to end all processes.
+        """Have Python processes print their threads' stacks; end all processes.
 
         Returns None, or the guard's last message if the command had already
         ended by itself.
@@ -144,7 +148,7 @@ class Child:
         return self._final(message)
 
     def ended(self) -> dict[str, Any]:
-        """Wait until all processes have ended; return the guard's last message."""
+        """Wait until all processes end; return the guard's last message."""
         return self._final(self.guard.receive())
 
     def _ask(self, request: dict[str, Any]) -> None:
@@ -152,7 +156,11 @@ class Child:
             self.guard.send(request)
 
     def _final(self, message: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the guard's last message; if the guard was killed, end all processes and wait."""
+        """Return the guard's last message.
+
+        If the guard was killed, ends all processes, and waits _GOING_DOWN
+        seconds.
+        """
         if message is not None and "guard" not in message:
             return message
         self.abandon()
@@ -170,7 +178,7 @@ class Child:
         return []
 
     def abandon(self) -> None:
-        """Give up the guard; end the command's process group, and all processes with its mark."""
+        """Give up the guard; end the command's group and marked processes."""
         global _guard
         _guard = None
         self.guard.socket.close()

@@ -1,4 +1,4 @@
-"""A node's facts (hardware, versions, disk, GPUs, torch), and its fetch rate from other nodes."""
+"""A node's hardware and software, and its fetch rate from other nodes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ def gather(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def fetch(references: dict[str, list[Any]], timeout: float) -> dict[str, Any]:
-    """Fetch each node's object; return, by the node's name, {"rate": MB/s} or {"error": text}."""
+    """Fetch each node's object, and measure the rate.
+
+    Returns, by the node's name, {"rate": MB/s} or {"error": text}.
+    """
     results: dict[str, Any] = {}
     for node, (reference,) in references.items():
         began = time.monotonic()
@@ -146,7 +149,7 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
 
 
 def gpu_models(listing: str, *, visible: str | None) -> list[str]:
-    """Return the models of the GPUs that `nvidia-smi -L` lists and that this node may use.
+    """Return models of GPUs that `nvidia-smi -L` lists and this node may use.
 
     Nodes may share a machine, of which nvidia-smi lists every GPU. `visible`:
     the node's CUDA_VISIBLE_DEVICES, indices or UUIDs; None for all.
@@ -159,7 +162,10 @@ def gpu_models(listing: str, *, visible: str | None) -> list[str]:
 
 
 def _visible_on_node() -> str | None:
-    """Return the raylet's CUDA_VISIBLE_DEVICES; in a worker, it lists only the task's GPUs."""
+    """Return the raylet's CUDA_VISIBLE_DEVICES.
+
+    A worker's own variable lists only the task's GPUs.
+    """
     try:
         entries = Path("/proc", os.environ["RAY_RAYLET_PID"], "environ").read_bytes().split(b"\0")
     except (KeyError, OSError):
@@ -172,10 +178,11 @@ def _visible_on_node() -> str | None:
 
 
 def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
-    """Try torch in another process, because torch is large and may hang in the GPU's driver.
+    """Try torch in another process.
 
-    `visible`: CUDA_VISIBLE_DEVICES of that process. Returns what _TORCH prints, {"missing": True}
-    or {"error": text}.
+    Torch is large, and may hang in the GPU's driver. `visible`:
+    CUDA_VISIBLE_DEVICES of that process. Returns what _TORCH prints,
+    {"missing": True} or {"error": text}.
     """
     if importlib.util.find_spec("torch") is None:
         return {"missing": True}
@@ -189,10 +196,10 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
 
 
 def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return {"devices": what _VULKAN prints} or {"error": text}, both with "capabilities".
+    """Return {"devices": list} or {"error": text}, both with "capabilities".
 
-    "capabilities" is the environment's NVIDIA_DRIVER_CAPABILITIES, None if it
-    is not set.
+    "devices" is what _VULKAN prints. "capabilities" is the environment's
+    NVIDIA_DRIVER_CAPABILITIES, None if it is not set.
     """
     found = _printed("Vulkan", _VULKAN, timeout, environ)
     if isinstance(found, list):
@@ -201,7 +208,7 @@ def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _printed(what: str, program: str, timeout: float, environ: Mapping[str, str]) -> Any:
-    """Run a Python program; return the JSON of its last line, or {"error": text}."""
+    """Run Python code; return the JSON of its last line, or {"error": text}."""
     try:
         answer = subprocess.run(
             [sys.executable, "-c", program],
@@ -221,7 +228,7 @@ def _printed(what: str, program: str, timeout: float, environ: Mapping[str, str]
 
 
 def _machine() -> dict[str, Any]:
-    """Return the machine's facts that need no other program; an unknown fact is None."""
+    """Return the facts that need no other program; unknown ones are None."""
     cpu = _matched(r"^model name\s*: (.+)$", "/proc/cpuinfo")
     packages = {}
     for name in _PACKAGES:
@@ -240,7 +247,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _memory() -> int | None:
-    """Return the machine's memory in bytes, or its container's limit if lower."""
+    """Return the machine's memory in bytes, or its container's lower limit."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):

@@ -27,9 +27,9 @@ class GrowingFile:
         self.has_more = False
 
     def new(self) -> list[bytes]:
-        """Return the whole lines since the last reading, at most MOST_AT_ONCE bytes.
+        """Return the whole lines since the last reading.
 
-        Lines longer than that are left out.
+        Reads at most MOST_AT_ONCE bytes. Lines longer than that are left out.
         """
         with self._path.open("rb") as file:
             self._find_place(file)
@@ -78,7 +78,7 @@ class GrowingFile:
 
 
 def _end_of(file: BinaryIO, lines: int) -> int | None:
-    """Return the offset where line `lines` ends; None if the file has fewer lines."""
+    """Return the offset after `lines` lines; None if the file has fewer."""
     file.seek(0)
     for block in iter(lambda: file.read(_BLOCK), b""):
         count = block.count(b"\n")

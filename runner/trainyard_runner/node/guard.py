@@ -1,4 +1,4 @@
-"""The guard: starts an attempt's command, and ends every process that the command started.
+"""The guard, which starts an attempt's command and ends all its processes.
 
 Each Ray worker process has one guard, which outlives the worker. The guard is a
 separate program (`python -S -I guard.py FD`) outside of Ray's process tree. Ray
@@ -139,7 +139,7 @@ class Guard:
         return []
 
     def _end_all(self, grace: float) -> bool:
-        """End the remaining processes; return whether one could not be ended."""
+        """End remaining processes; return whether one could not be ended."""
         if self._reap() and self._is_reaper:
             return False
         return not proctree.end(self._tree, grace=grace)
@@ -166,7 +166,7 @@ class Guard:
             return True
 
     def _abandon(self) -> None:
-        """End all processes, remove the attempt's directories, and exit this guard.
+        """End all processes, remove the attempt's directories, and exit.
 
         Called when the worker is gone, or at SIGTERM.
         """
@@ -182,7 +182,7 @@ class Guard:
                 pass
 
     def _receive(self) -> dict[str, Any] | None:
-        """Wait for the worker's next request; return None if the worker is gone.
+        """Await the worker's next request; return None if the worker is gone.
 
         The request's "output" is the descriptor of the command's output pipe.
         """
@@ -248,7 +248,10 @@ class NoProgramError(Exception):
 
 
 def _find(program: str, path: str) -> str:
-    """Find a program as a shell would, without `shutil.which`, whose import takes 10 ms."""
+    """Find a program as a shell would.
+
+    `shutil.which` is not used, because importing `shutil` takes 10 ms.
+    """
     if "/" in program:
         if _is_executable(Path(program)):
             return program
@@ -265,7 +268,7 @@ def _find(program: str, path: str) -> str:
 
 
 def _first_line_reason(script: str) -> str:
-    """Say why a script cannot start: the program in its first line is missing."""
+    """Say why a script cannot start: its first line's program is missing."""
     with contextlib.suppress(OSError), Path(script).open("rb") as file:
         first = file.readline(256).rstrip(b"\n").decode(errors="replace")
         if first.startswith("#!"):

@@ -34,16 +34,20 @@ class Identity(NamedTuple):
 
 
 class JobFiles:
-    """A job's package, unpacked on this node below `home`; `fetch` gets the zip from Ray."""
+    """A job's package, unpacked on this node below `home`.
+
+    `fetch` gets the zip from Ray.
+    """
 
     def __init__(self, home: Path, name: str, fetch: Callable[[], bytes]) -> None:
         self._place = home / name.removesuffix(".zip")
         self._fetch = fetch
 
     def copy(self, target: Path) -> dict[str, Identity]:
-        """Copy the files into `target`, skipping existing ones; return identities by name.
+        """Copy the files into `target`; return their identities by name.
 
-        Raises OSError, for example on a full disk.
+        Skips files whose names `target` already has. Raises OSError, for
+        example on a full disk.
         """
         source = self._unpacked()
         copied: dict[str, Identity] = {}
@@ -63,7 +67,7 @@ class JobFiles:
         return copied
 
     def _unpacked(self) -> Path:
-        """Return the files' directory; unpack them again if missing or changed."""
+        """Unpack the files unless they are intact; return their directory."""
         if self._place.is_dir() and not _is_intact(self._place):
             self._remove()
         if not self._place.is_dir():
@@ -103,7 +107,7 @@ class JobFiles:
 def changed(
     directory: Path, copied: dict[str, Identity], *, declared: Collection[str]
 ) -> list[str]:
-    """Return the sorted names of files that a task wrote outside its declared outputs.
+    """Return the sorted names of files written outside declared outputs.
 
     These are new files and links, and copied files that changed. Python's
     bytecode is left out.
@@ -127,7 +131,10 @@ def changed(
 
 
 def _copy(item: os.DirEntry[str], path: Path) -> Identity:
-    """Copy a file with its mode and mtime; `shutil.copy2` takes 1.5 times as long."""
+    """Copy a file with its mode and mtime.
+
+    `shutil.copy2` takes 1.5 times as long.
+    """
     found = item.stat(follow_symlinks=False)
     mode = stat.S_IMODE(found.st_mode)
     with Path(item.path).open("rb", buffering=0) as source, path.open("xb") as target:
@@ -145,7 +152,10 @@ def _copy(item: os.DirEntry[str], path: Path) -> Identity:
 
 
 def _copy_content(source: int, target: int, size: int) -> None:
-    """Copy a large file, in the kernel where possible: XFS and Btrfs then share its blocks."""
+    """Copy a large file, in the kernel where possible.
+
+    On XFS and Btrfs, both files then share their blocks.
+    """
     done = 0
     if hasattr(os, "copy_file_range"):
         try:
@@ -161,7 +171,10 @@ def _copy_content(source: int, target: int, size: int) -> None:
 
 
 def _is_intact(place: Path) -> bool:
-    """Compare the files' ctimes, which no program can set, with the file `sealed`."""
+    """Return whether no file's ctime is later than the ctime of `sealed`.
+
+    No program can set a ctime.
+    """
     try:
         sealed = (place / "sealed").stat().st_ctime_ns
         return all(moment <= sealed for moment in _touched(place / "files"))
@@ -170,7 +183,10 @@ def _is_intact(place: Path) -> bool:
 
 
 def _touched(directory: Path) -> Iterator[int]:
-    """Yield the ctime (last write, rename or chmod) of each directory and file, in ns."""
+    """Yield the ctime of each directory and file, in ns.
+
+    A write, a rename and a chmod set the ctime.
+    """
     yield directory.stat(follow_symlinks=False).st_ctime_ns
     directories = [str(directory)]
     while directories:
@@ -182,7 +198,7 @@ def _touched(directory: Path) -> Iterator[int]:
 
 
 def _is_made(path: Path) -> bool:
-    """Make a directory if it is missing; return False if a file or link has its name."""
+    """Make a missing directory; return False if a file or link is there."""
     try:
         path.mkdir()
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Reads a task's watched metric while the task runs: from its files, its output, or MLflow."""
+"""Reads a running task's watched metric from files, its output or MLflow."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class MetricReader:
             self._printed.chunks.extend(output)
 
     def new(self) -> list[list[float]]:
-        """Return the values since the last reading: [step, value, seconds since 1970] each.
+        """Return the values since the last reading.
 
-        A large text file is read in pieces, one per call. The first source with
-        a value of the metric becomes the only source. Values without a step are
-        numbered from 0. Raises OSError or ValueError if a source cannot be read
-        now.
+        Each is [step, value, seconds since 1970]. A large text file is read in
+        pieces, one per call. The first source with a value of the metric
+        becomes the only source. Values without a step are numbered from 0.
+        Raises OSError or ValueError if a source cannot be read now.
         """
         for source in self._sources:
             for name, step, value, seconds in source():

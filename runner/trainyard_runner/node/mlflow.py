@@ -1,9 +1,9 @@
-"""Reads a task's runs through MLflow's own client, which supports all MLflow stores and logins.
+"""Reads a task's runs through MLflow's own client.
 
-The client is another process, in the task's directory and with the task's
-environment. It runs in the first `python` on the task's PATH, which has the
-client if the training logs to MLflow. MLflow gives every run the tags in
-$MLFLOW_RUN_CONTEXT, one of which names the attempt.
+The client supports all MLflow stores and logins. It is another process, in the
+task's directory and with the task's environment. It runs in the first `python`
+on the task's PATH, which has the client if the training logs to MLflow. MLflow
+gives every run the tags in $MLFLOW_RUN_CONTEXT, one of which names the attempt.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ def context(attempt: str) -> dict[str, str]:
 def client(
     watch: Mapping[str, Any], directory: Path, environment: Mapping[str, str]
 ) -> Iterator[Callable[[], Any]]:
-    """Start the client; yield a function that returns the points since its last call (see `main`).
+    """Start the client; yield a function that returns the new points.
 
-    The function raises ValueError if MLflow cannot be read. `watch` may name a
-    store by `path` or `uri`; otherwise MLflow uses the store of the task's
-    environment.
+    Each call returns the points since the call before, as `main` describes
+    them. The function raises ValueError if MLflow cannot be read. `watch` may
+    name a store by `path` or `uri`; otherwise MLflow uses the store of the
+    task's environment.
     """
     path = environment.get("PATH")
     python = shutil.which("python", path=path) or shutil.which("python3", path=path)
@@ -98,7 +99,7 @@ def main(metric: str) -> None:
 def _new(
     metric: str, seen: dict[tuple[str, str], int]
 ) -> Iterator[tuple[str, float | None, float, float]]:
-    """Yield the points of one answer of `main`; count those of `metric` in `seen`."""
+    """Yield the points for an answer; count those of `metric` in `seen`."""
     mlflow: Any = importlib.import_module("mlflow")
     local = _LOCAL.fullmatch(mlflow.get_tracking_uri())
     if local and not Path(urllib.parse.unquote(local[1])).exists():
@@ -120,7 +121,7 @@ def _new(
 
 
 def _quoted(attempt: str) -> str:
-    """Percent-encode an attempt's id: MLflow's filters cannot contain quotation marks."""
+    """Percent-encode an attempt's id: MLflow's filters allow no quotes."""
     return urllib.parse.quote(attempt, safe="/:=,")
 
 

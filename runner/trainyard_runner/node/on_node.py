@@ -29,10 +29,10 @@ Messages = list[tuple[int, Batch | None]]
 
 
 def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Messages]:
-    """Run the orders' attempts in turn, and yield their messages; stop after a slow one.
+    """Run the orders' attempts in turn, and yield their messages.
 
-    The remaining orders are returned once that attempt has run longer than
-    QUICK.
+    Once an attempt has run longer than QUICK, that attempt becomes the last
+    one, and the remaining orders are returned.
     """
     messages: Messages = []
     sent = time.monotonic()

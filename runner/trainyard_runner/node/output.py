@@ -1,4 +1,4 @@
-"""Collects a command's output into chunks, which end at a line's end if that comes soon."""
+"""Collects a command's output into chunks, of whole lines if possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAIL_LINES = 20
 
 
 class OutputBuffer:
-    """Collects output until it is due, and keeps the last lines for the end event."""
+    """Collects output until it is due; keeps the last lines (`tail`)."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -25,7 +25,7 @@ class OutputBuffer:
         return bool(self._bytes)
 
     def read(self, descriptor: int, size: int) -> bool:
-        """Read at most `size` bytes without waiting; return False if there were none."""
+        """Read up to `size` bytes without waiting; return whether any came."""
         try:
             chunk = os.read(descriptor, size)
         except BlockingIOError:

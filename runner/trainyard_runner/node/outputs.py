@@ -1,4 +1,4 @@
-"""Sends changes of a task's outputs to the head as archives, during the task and at its end.
+"""Sends archives of a task's changed outputs, while it runs and at its end.
 
 The head keeps a task's archives in order; the next attempt and the operator's
 machine unpack them one after another. A whole archive (of all outputs) replaces
@@ -97,7 +97,10 @@ class OutputWatch:
         return {"files": len(files), "bytes": sum(entry.size for entry in files)}
 
     def last(self) -> Iterator[Message]:
-        """Send the last changes, and files that were ever mapped; all writers must have ended."""
+        """Send the last changes, and files that were ever mapped.
+
+        All processes that write outputs must have ended.
+        """
         self._again |= self._were_mapped
         yield from self.look()
 
@@ -171,7 +174,7 @@ class OutputWatch:
 
 
 def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
-    """Return the entries that fit into `limit` bytes; append the others to `left_out`.
+    """Return the entries within `limit` bytes; append others to `left_out`.
 
     TensorBoard's event files are taken first, then the smallest files.
     """
@@ -194,7 +197,7 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
 
 
 def counted(names: list[str], *, by_directory: bool = False) -> dict[str, Any]:
-    """Return the number of names, the first NAMED names, and the number of the others.
+    """Return the number of names, the first NAMED names, and how many more.
 
     With `by_directory`, more than NAMED names are grouped by their top
     directory.
@@ -229,9 +232,10 @@ def in_words(left_out: list[LeftOut]) -> str:
 
 
 def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
-    """Return whether the head must remove an entry: it is gone, or has another type.
+    """Return whether an entry is gone, or has another type now.
 
-    An unreadable entry, or an entry below an unreadable directory, is not gone.
+    The head must then remove the entry. An unreadable entry, or an entry below
+    an unreadable directory, is not gone.
     """
     if now is not None:
         return stat.S_IFMT(before.mode) != stat.S_IFMT(now.mode)
@@ -241,7 +245,7 @@ def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
 
 
 def _in_pieces(names: list[str]) -> list[list[str]]:
-    """Split names into pieces of one message each; without names, one empty piece."""
+    """Split names into at least one piece; each fits into one message."""
     pieces: list[list[str]] = [[]]
     size = 0
     for name in names:

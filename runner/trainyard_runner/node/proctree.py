@@ -1,4 +1,4 @@
-"""Process trees: list a process's descendants, end them, and list the files they can write."""
+"""Lists processes and the files that they can write, and ends processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Let this process adopt orphaned descendants; return False outside of Linux."""
+    """Adopt orphaned descendants from now on; return False outside of Linux."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
@@ -58,9 +58,10 @@ def parent(pid: int) -> int:
 
 
 def with_environment(entry: str) -> list[int]:
-    """Return the processes that were started with `entry` ("NAME=value") in their environment.
+    """Return the processes started with `entry` in their environment.
 
-    Finds only processes whose environment this user may read in /proc.
+    `entry` has the form "NAME=value". Finds only processes whose environment
+    this user may read in /proc.
     """
     wanted = os.fsencode(entry)
     found = []
@@ -72,9 +73,9 @@ def with_environment(entry: str) -> list[int]:
 
 
 def in_group(group: int) -> list[int]:
-    """Return [-group], which `send` takes as a pid, while the group has members; else [].
+    """Return [-group] while the group has members; else [].
 
-    For systems without subreapers.
+    `send` accepts -group as a pid. For systems without subreapers.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, 0)
@@ -90,8 +91,9 @@ def send(pids: list[int], number: signal.Signals) -> None:
 
 
 def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
-    """End processes: SIGTERM, `grace` seconds, SIGKILL for 5 s; return whether none is left.
+    """End processes; return whether none is left.
 
+    Sends SIGTERM, and after `grace` seconds SIGKILL for at most 5 s.
     `list_pids` is called again before each signal: processes may still start
     others.
     """
@@ -108,7 +110,7 @@ def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
 
 
 def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
-    """Wait until `list_pids` returns []; return False if processes remain after `seconds`."""
+    """Wait until `list_pids` returns []; return False after `seconds`."""
     give_up = time.monotonic() + seconds
     while list_pids():
         if time.monotonic() >= give_up:
@@ -118,7 +120,10 @@ def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
 
 
 def abort(pid: int) -> None:
-    """End a process by SIGABRT, without a core file (Linux); ignore an ended process."""
+    """End a process by SIGABRT, without a core file (Linux).
+
+    A process that has already ended is no error.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
         os.kill(pid, signal.SIGABRT)
@@ -132,7 +137,7 @@ def is_python(pid: int) -> bool:
 
 
 def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> set[str]:
-    """Return the full paths of files below a directory that processes have mapped for writing.
+    """Return full paths of files that processes have mapped for writing.
 
     Without `mapped_only`, files open for writing count, too. Without /proc, no
     files are found.
@@ -149,7 +154,8 @@ def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> 
 def _mapped_by(pid: int) -> Iterator[str]:
     """Yield the files of a process's shared, writable mappings (proc(5)).
 
-    A line is "7f..-7f.. rw-s 00000000 fe:00 1234   /path"; a newline in a path is \\012.
+    A line is "7f..-7f.. rw-s 00000000 fe:00 1234   /path". A newline in a path
+    is \\012.
     """
     for line in _read(_PROC / str(pid) / "maps").splitlines():
         fields = line.split(maxsplit=5)
@@ -167,7 +173,10 @@ def _open_in(pid: int) -> Iterator[str]:
 
 
 def _is_writable(fdinfo: bytes) -> bool:
-    """Return whether a descriptor is writable, by its line "flags:\\t0100002" (octal, proc(5))."""
+    """Return whether a descriptor is writable, by its fdinfo (proc(5)).
+
+    One line of `fdinfo` is "flags:\\t0100002", an octal number.
+    """
     for line in fdinfo.splitlines():
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
@@ -183,7 +192,7 @@ def _children_from_kernel(parent: int) -> list[int]:
 
 
 def _children_from_table() -> Callable[[int], list[int]]:
-    """List all processes once; return a function that looks up children in that list."""
+    """List all processes once; return a function that looks up children."""
     table: dict[int, list[int]] = {}
     for pid, parent in _parents():
         table.setdefault(parent, []).append(pid)

@@ -1,4 +1,4 @@
-"""Sends an attempt's checkpoints and outputs in parts, so that its log is sent in between."""
+"""Sends checkpoints and outputs in parts, with the log in between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Watch = CheckpointWatch | OutputWatch
 
 
 class Transfers:
-    """Takes archives from an attempt's watches; each watch has at most one in flight."""
+    """Takes archives from watches; each watch has at most one in flight."""
 
     def __init__(self, *watches: Watch, clock: Callable[[], float] = time.monotonic) -> None:
         self._watches = watches
@@ -26,7 +26,7 @@ class Transfers:
         return min(watch.due for watch in self._watches)
 
     def step(self, *, begin: bool) -> list[Message]:
-        """Return the next message of each transfer; with `begin`, start due transfers first."""
+        """Return each transfer's next message; with `begin`, start due ones."""
         for watch in self._watches:
             if begin and watch not in self._in_flight and self._clock() >= watch.due:
                 self._in_flight[watch] = watch.look()
@@ -41,7 +41,7 @@ class Transfers:
         return messages
 
     def last(self) -> Iterator[list[Message]]:
-        """For each watch, yield the rest of a transfer in flight, then the watch's last changes."""
+        """For each watch, yield a transfer's rest, then the last changes."""
         for watch in self._watches:
             for message in self._in_flight.pop(watch, iter(())):
                 yield [message]

@@ -1,4 +1,4 @@
-"""Decides when to end an attempt whose watched metric is late, silent, constant or not a number."""
+"""Decides when to end an attempt because of its watched metric."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_ERROR = 500
 
 
 class Broken(NamedTuple):
-    """A broken rule of a watch: `rule` is "first", "silence", "constant" or "nan"."""
+    """A broken rule: "first", "silence", "constant" or "nan"."""
 
     rule: str
     reason: str
@@ -52,7 +52,10 @@ class Rules:
     before: list[float] | None = None
 
     def take(self, values: list[list[float]], *, at: float) -> None:
-        """Note values read at the time `at`: [step, value, ...] each, oldest first."""
+        """Note values that were read at the time `at`, oldest first.
+
+        Each is [step, value, ...].
+        """
         for value in values:
             if not math.isfinite(value[1]):
                 if self.not_finite is None:
@@ -65,7 +68,7 @@ class Rules:
             self.moved = at
 
     def hold(self, *, at: float) -> None:
-        """Restart the times of `silence` and `constant` after a failed reading."""
+        """Restart `silence` and `constant` after a failed reading."""
         self.moved = at
         self.changed = at
 
@@ -103,7 +106,7 @@ def _before(known: list[float] | None) -> str:
 
 
 class MetricWatch:
-    """Reads one attempt's metric in a thread, and applies the rules to its values.
+    """Reads an attempt's metric in a thread; applies rules to the values.
 
     A quick attempt's metric is read once, at the end.
     """
@@ -127,7 +130,7 @@ class MetricWatch:
         self._reader.feed(output)
 
     def look(self) -> list[tuple[str, Any]]:
-        """Start a reading if one is due; return the values of a finished reading as messages.
+        """Start a due reading; return a finished reading's values as messages.
 
         Sets `broken` if a rule is broken. The rules' clock advances by at most
         _PACE per call.
@@ -202,7 +205,7 @@ class MetricWatch:
         return [("metric", finite)]
 
     def _wrote(self) -> str:
-        """Name the metrics that were written instead, or say why none could be read."""
+        """Say which metrics were written, or why none could be read."""
         if self._error is not None:
             return f"; it could not be read: {self._error}"
         names = list(self._reader.names)

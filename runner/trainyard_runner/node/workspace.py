@@ -1,4 +1,4 @@
-"""The directories of an attempt on its node, and its command's environment variables."""
+"""An attempt's directories on its node, and its command's environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIRECTORIES = ("checkpoint", "job", "output")
 
 
 class Spare:
-    """Keeps an ended attempt's directories for the next attempt in the same Ray task.
+    """Keeps an ended attempt's directories for the next one of the Ray task.
 
     Making and removing four directories takes a third of a quick attempt's time
     on a busy node.
@@ -69,7 +69,7 @@ class Workspace:
         self._as_made = self._state()
 
     def restore(self, order: Order, fetch: Callable[[list[Any]], Iterator[bytes]]) -> list[LeftOut]:
-        """Restore an order's checkpoint and outputs; return the files that cannot be restored.
+        """Restore the order's checkpoint and outputs; return files left out.
 
         Declared outputs are moved to their places in the command's directory.
         """
@@ -92,10 +92,10 @@ class Workspace:
         return left_out
 
     def copy_files(self, files: JobFiles | None, declared: list[str]) -> dict[str, Identity]:
-        """Copy the job's files, except over restored outputs; return identities by name.
+        """Copy the job's files; return their identities by name.
 
-        Also makes the parent directories of declared outputs, unless a file is
-        in the way.
+        Restored outputs are not overwritten. Also makes the parent directories
+        of declared outputs, unless a file is in the way.
         """
         copied: dict[str, Identity] = {}
         if files is not None:
@@ -123,7 +123,10 @@ class Workspace:
             self.remove()
 
     def _is_renewed(self) -> bool:
-        """Empty the command's directory; return whether all directories are as good as new."""
+        """Return whether all directories are as good as new.
+
+        Empties the command's directory for that.
+        """
         try:
             if any(self.output.iterdir()) or any(self.checkpoint.iterdir()):
                 return False
@@ -153,9 +156,10 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of an attempt's command.
 
-    `inherited`: the worker's environment. Its variables TRAINYARD_... are dropped: another run may
-    have set them. If it has the cluster's token, as in pods, the token moves to a file, which Ray
-    reads when the command connects: programs print variables and send them to trackers.
+    `inherited`: the worker's environment. Its variables TRAINYARD_... are
+    dropped: another run may have set them. If it has the cluster's token, as in
+    pods, the token moves to a file, which Ray reads when the command connects:
+    programs print variables and send them to trackers.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("TRAINYARD_")}
     token = kept.pop("RAY_AUTH_TOKEN", None)
@@ -198,14 +202,14 @@ def environment(
 
 
 def _defaults(order: Order) -> dict[str, str]:
-    """Return the variables that a command gets unless its runtime_env sets them."""
+    """Return variables that a command gets unless its runtime_env sets them."""
     defaults = {"OMP_NUM_THREADS": str(max(1, int(order["cpus"]))), "PYTHONUNBUFFERED": "1"}
     declared = order["ray_environment"].get("env_vars", {})
     return {name: value for name, value in defaults.items() if name not in declared}
 
 
 def _for_ray(order: Order) -> dict[str, str]:
-    """Return variables that give the command, as a driver of Ray, the job's runtime_env.
+    """Return variables that give the command's driver the job's runtime_env.
 
     `ray.init()` reads them, as under `ray job submit --runtime-env`: the
     driver's workers have the job's files, packages and variables on every node.

@@ -1,1 +1,4 @@
-"""Formats and rules shared by the operator's machine, the head and nodes; only standard library."""
+"""Formats and rules that the operator's machine, the head and nodes share.
+
+Uses only the standard library.
+"""

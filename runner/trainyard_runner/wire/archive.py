@@ -1,4 +1,4 @@
-"""Directories as tar archives in parts: made on a worker node, assembled on the head.
+"""Directories as tar archives: made in parts on nodes, joined on the head.
 
 Symbolic links are never followed. A link is kept if its target is inside the
 archive. Other links are left out, as are sockets, pipes, devices, and paths
@@ -36,8 +36,8 @@ class ChangedError(Exception):
 class LeftOut:
     """A path that is not sent or not written, and the reason.
 
-    `is_lost`: the user loses content, such as an unreadable file; a pipe is no loss. `target`: the
-    full target of a link that leads outside.
+    `is_lost`: the user loses content, such as an unreadable file; a pipe is no
+    loss. `target`: the full target of a link that leads outside.
     """
 
     name: str
@@ -53,10 +53,11 @@ class LeftOut:
 class Entry:
     """A file, directory or link at the time of the scan.
 
-    `inside`: the path below the directory `root`. `name`: the name in the archive. `changed_ns`:
-    the ctime, which no program can set; a new mtime changes it, too. `data_bytes`: the bytes to
-    send, without the holes of a sparse file. Comparisons ignore `data_bytes`, which may change
-    without a write.
+    `inside`: the path below the directory `root`. `name`: the name in the
+    archive. `changed_ns`: the ctime, which no program can set; a new mtime
+    changes it, too. `data_bytes`: the bytes to send, without the holes of a
+    sparse file. Comparisons ignore `data_bytes`, which may change without a
+    write.
     """
 
     name: str
@@ -84,7 +85,7 @@ Entries = dict[str, Entry]
 
 
 def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
-    """Return the entries of everything below `root`, and the paths that are left out.
+    """Return the entries of everything below `root`, and the paths left out.
 
     Entries are named `prefix`/PATH, with PATH relative to `root`. A directory
     that cannot be read is left out with its content, and so is `root` itself if
@@ -180,7 +181,7 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
 
 
 def stays_inside(name: str, target: str) -> bool:
-    """Return whether a link stays below the archive's top, even if other paths become links.
+    """Return whether a link stays inside, even if other paths become links.
 
     `name` is the link's name. The target must be a relative path in which all
     ".." come first. They may lead up to the top, but no higher.
@@ -191,7 +192,10 @@ def stays_inside(name: str, target: str) -> bool:
 
 
 class Incoming:
-    """An archive that arrives on the head; it gets its final name once it is complete."""
+    """An archive that arrives on the head.
+
+    The archive gets its final name once it is complete.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,7 +233,7 @@ class Incoming:
 
 
 def _listing(directory: str) -> list[str]:
-    """Return the sorted names in a directory. Raises OSError for a link or a file."""
+    """Return a directory's sorted names. Raises OSError for a link or file."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         return sorted(item.name for item in os.scandir(descriptor))
@@ -323,7 +327,7 @@ def _changed(entry: Entry, descriptor: int) -> bool:
 
 
 def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[bytes, None, bool]:
-    """Yield a file's header and content; return whether all content could be read."""
+    """Yield a file's header and content; return whether all could be read."""
     size = found.st_size
     is_whole = True
     if found.st_blocks * 512 < size:
@@ -352,7 +356,7 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
 
 
 def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
-    """Return (offset, length) of each data segment of a file, without the holes."""
+    """Return (offset, length) of each data segment, without the holes."""
     found: list[tuple[int, int]] = []
     at = 0
     while at < size:
@@ -370,7 +374,7 @@ def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
 def _sparse_header(
     name: str, found: os.stat_result, segments: list[tuple[int, int]], *, sent: int
 ) -> bytes:
-    """Return the header of a sparse file in GNU's format 1.0, which `tarfile` reads.
+    """Return a sparse file's header in GNU format 1.0, which `tarfile` reads.
 
     The header has the real name and size, then the offset and length of each
     segment, and last an empty segment at the file's end. `sent`: bytes of all

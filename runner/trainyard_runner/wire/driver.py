@@ -1,4 +1,4 @@
-"""The metadata of a driver's Ray job, which name the attempt whose command connected to Ray."""
+"""Metadata of Ray jobs: they name the attempt whose command is the driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ATTEMPT = "trainyard_attempt"
 
 
 def left_in_words(actors: int, groups: int) -> str:
-    """Count the actors and groups that drivers left, in words; "" if there are none."""
+    """Count, in words, the actors and groups that drivers left; "" for none."""
     parts = []
     for count, name in [(actors, "detached actor"), (groups, "detached placement group")]:
         if count:
@@ -21,7 +21,7 @@ def left_in_words(actors: int, groups: int) -> str:
 
 
 def is_run(metadata: Mapping[str, str]) -> bool:
-    """Return whether a Ray job is a run of Trainyard, or the driver of one of its attempts."""
+    """Return whether a Ray job is a Trainyard run or an attempt's driver."""
     return _RUN in metadata
 
 
@@ -34,12 +34,12 @@ class Driver:
     attempt: int
 
     def metadata(self) -> dict[str, str]:
-        """Return the metadata of the driver's Ray job; Ray accepts only text."""
+        """Return the metadata of the driver's Ray job; Ray takes only text."""
         return {_RUN: self.run, _TASK: self.task, _ATTEMPT: str(self.attempt)}
 
     @classmethod
     def of(cls, metadata: Mapping[str, str]) -> Driver | None:
-        """Return the attempt that a Ray job's metadata name; None if they name no task."""
+        """Return the attempt that metadata name; None if they name no task."""
         if _TASK not in metadata:
             return None
         attempt = 0

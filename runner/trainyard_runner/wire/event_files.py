@@ -92,7 +92,10 @@ def _value(entry: dict[int, bytes]) -> float | None:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and content of each field of a message; varints as little-endian bytes."""
+    """Yield the number and content of each field of a message.
+
+    A varint becomes little-endian bytes.
+    """
     at = 0
     while at < len(message):
         key, at = _whole(message, at)

@@ -1,9 +1,9 @@
-"""The events of a run, which the head writes and the operator reads: a dataclass for each kind.
+"""The events of a run, which the head writes and the operator reads.
 
-On the stream (`wire.stream`) an event is one JSON object: `seq`, `time`,
-`event` (its kind), and its fields. docs/results.md describes events to users.
-Later versions may add fields and kinds, but rename none: a missing field has
-its default, and an unknown kind becomes an `Unknown`.
+Each kind is a dataclass. On the stream (`wire.stream`) an event is one JSON
+object: `seq`, `time`, `event` (its kind), and its fields. docs/results.md
+describes events to users. Later versions may add fields and kinds, but rename
+none: a missing field has its default, and an unknown kind becomes an `Unknown`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ _BYTES = 1e16
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """An event; `seq` (0, 1, 2, ...) and `time` (Unix seconds) are its place in the stream."""
+    """One event of a run.
+
+    `seq` (0, 1, 2, ...) and `time` (Unix seconds) are the event's place in the
+    stream.
+    """
 
     kind: ClassVar[str]
 
@@ -84,9 +88,10 @@ class NodeFound(Event):
 
 @dataclass(frozen=True)
 class Check(Event):
-    """The result of one rung of the smoke test; `node` is None for the whole cluster.
+    """The result of one rung of the smoke test.
 
-    `ok` is also true for a rung that was skipped.
+    `node` is None for a rung of the whole cluster. `ok` is also true for a rung
+    that was skipped.
     """
 
     kind = "check"
@@ -125,7 +130,10 @@ class AttemptStarted(Event):
 
 @dataclass(frozen=True)
 class TaskOutput(Event):
-    """Output of an attempt, from byte `at` on, with surrogates for bytes that are not UTF-8."""
+    """Output of an attempt, from byte `at` on.
+
+    Surrogates replace bytes that are not UTF-8.
+    """
 
     kind = "output"
 
@@ -148,7 +156,7 @@ class Metric(Event):
 
 @dataclass(frozen=True)
 class CheckpointKept(Event):
-    """The head keeps a task's checkpoint in an archive, until the next checkpoint replaces it.
+    """The head keeps a checkpoint's archive until the next one replaces it.
 
     `bytes` and `files`: size and number of the files in the checkpoint.
     `archive_bytes` and `sha256`: size and digest of the archive, None in events
@@ -192,8 +200,9 @@ class OutputsKept(Event):
 
 @dataclass(frozen=True)
 class AttemptEnded(Event):
-    """An attempt ended. A field is None if the node was lost before it could report the value.
+    """An attempt ended.
 
+    A field is None if the node was lost before it could report the value.
     `output` is the attempt's last archive, {file, bytes, sha256}; `brought` its
     outputs on the head, {files, bytes}; `not_brought` and `undeclared` are
     files, {count, names, more}. `watch` is the rule of the watchdog that ended
@@ -223,7 +232,10 @@ class AttemptEnded(Event):
 
 @dataclass(frozen=True)
 class TaskEnded(Event):
-    """A task has ended for good; a `reason` of None means the reason of the last attempt."""
+    """A task has ended for good.
+
+    If `reason` is None, the last attempt's reason applies.
+    """
 
     kind = "task-ended"
 
@@ -274,8 +286,9 @@ class StudyGrown(Event):
 class Waiting(Event):
     """Tasks wait for resources; `tasks` is their number.
 
-    `needs`: what one waiting unit asks for. `holders`: the runs that hold these resources, or need
-    them free for actors. `again`: an earlier event had the same reasons, with other numbers.
+    `needs`: what one waiting unit asks for. `holders`: the runs that hold these
+    resources, or need them free for actors. `again`: an earlier event had the
+    same reasons, with other numbers.
     """
 
     kind = "waiting"
@@ -289,7 +302,10 @@ class Waiting(Event):
 
 @dataclass(frozen=True)
 class DriversWaiting(Event):
-    """Ray tasks and actors of running tasks wait; `text` says why, or is "" once none waits."""
+    """Ray tasks and actors of running tasks wait.
+
+    `text` is the reason, or "" once none of them waits.
+    """
 
     kind = "drivers-waiting"
 
@@ -299,7 +315,7 @@ class DriversWaiting(Event):
 
 @dataclass(frozen=True)
 class KeptFree(Event):
-    """The resources that are kept free for Ray tasks and actors of running tasks."""
+    """Resources kept free for Ray tasks and actors of running tasks."""
 
     kind = "kept-free"
 
@@ -317,7 +333,7 @@ class Note(Event):
 
 @dataclass(frozen=True)
 class Continues(Event):
-    """The last line of a full segment of the stream, which names the `next` segment."""
+    """The last line of a full segment, which names the `next` segment."""
 
     kind = "continues"
 
@@ -355,10 +371,10 @@ _KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__(
 
 
 def read(line: object) -> Event:
-    """Return the event of a line's JSON. Raises ValueError for JSON that is no event.
+    """Return a line's event. Raises ValueError for JSON that is no event.
 
-    >>> read({"seq": 3, "time": 1.5, "event": "note", "text": "hello", "added": "later"})
-    Note(seq=3, time=1.5, text='hello')
+    >>> read({"seq": 3, "time": 1.5, "event": "note", "text": "hi", "new": 0})
+    Note(seq=3, time=1.5, text='hi')
     """
     if not isinstance(line, dict):
         raise ValueError("it is no JSON object")
@@ -386,7 +402,7 @@ def read(line: object) -> Event:
 
 @cache
 def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
-    """Return the fields of each kind: the type, and whether a line must have the field."""
+    """Return, by kind and field, the type and whether a line must have it."""
     kinds: dict[str, dict[str, tuple[Any, bool]]] = {}
     for cls in _KINDS.values():
         hints = get_type_hints(cls)
@@ -416,7 +432,10 @@ def _fits(value: object, hint: Any) -> bool:
 
 @cache
 def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Take a type apart, cached: `typing` would take a third of `read`'s time."""
+    """Take a type apart.
+
+    Without the cache, `typing` would take a third of `read`'s time.
+    """
     return get_origin(hint), get_args(hint)
 
 
@@ -435,12 +454,15 @@ def _fits_plain(value: object, hint: Any) -> bool:
 
 
 def _is_point(value: object) -> bool:
-    """Return whether a value is a point of a metric: [step, value, seconds since 1970]."""
+    """Return whether a value is [step, value, seconds since 1970]."""
     if not isinstance(value, list) or len(value) != 3:
         return False
     return all(type(number) is float or _is_whole(number) for number in value)
 
 
 def _is_whole(number: object) -> bool:
-    """Return whether a value is a whole number that fits into a float; JSON has larger ones."""
+    """Return whether a value is a whole number that fits into a float.
+
+    JSON allows larger numbers.
+    """
     return type(number) is int and abs(number) <= sys.float_info.max

@@ -37,9 +37,10 @@ _NAMES_CHANGE = (
 def room(
     tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: bool
 ) -> Check | None:
-    """Check that the tasks can ever start, on living nodes or on nodes an autoscaler may add.
+    """Check that the tasks can ever start, on living nodes or future ones.
 
-    `together`: the tasks are a gang, and must fit at once. Returns None if there are no tasks.
+    Future nodes are those that an autoscaler may add. `together`: the tasks are
+    a gang, and must fit at once. Returns None if there are no tasks.
     """
     if not tasks:
         return None
@@ -71,7 +72,7 @@ def room(
 
 
 def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | None:
-    """Return the failed check of a task with an unknown group, or an unknown or ambiguous node.
+    """Return a failed check if a task's group or node is unknown or ambiguous.
 
     Returns None for a known node or group, and for a task that names none.
     """
@@ -111,7 +112,7 @@ def _in_total(tasks: Sequence[Task], places: Sequence[Node]) -> str:
 def lacking(
     tasks: Sequence[Task], places: Sequence[Node], taken: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the resources that all nodes together lack for tasks and their actors.
+    """Return the resources that nodes lack for tasks and their actors.
 
     Only sums are compared, because Ray places a task's actors on any nodes.
     `taken`: amounts in use or kept free, by Ray's names. Custom resources are
@@ -141,7 +142,7 @@ def total(tasks: Sequence[Task]) -> Task:
 
 
 def describe(task: Task) -> str:
-    """Return, in words, the resources and the node or group that a task asks for."""
+    """Say which resources and which node or group a task asks for."""
     asked = _amounts(task)
     if task.share is not None:
         asked = [_share(task, task.share)]
@@ -187,9 +188,10 @@ def amount(resource: str, value: float) -> str:
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
-    """Return, in words, a node's largest amounts of CPUs, GPUs and the task's other resources.
+    """Say how many CPUs, GPUs and other resources the largest nodes have.
 
-    The amounts may be of different nodes.
+    Other resources count if the task asks for them. The amounts may be of
+    different nodes.
     """
     names = ["CPU", "GPU"]
     if task.memory:
@@ -209,7 +211,7 @@ def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
 
 
 def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
-    """Return a node for each task, in the tasks' order; None unless all fit at once.
+    """Return a node for each task, in order; None unless all fit at once.
 
     As Ray's PACK does, places larger tasks first, each on the first node with
     room.
@@ -232,7 +234,7 @@ def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
 def _first_with_room(
     task: Task, places: Sequence[Node], free: Sequence[dict[str, float]]
 ) -> Node | None:
-    """Return the first node with room for a task, and subtract the task from `free`."""
+    """Return the first node with room; subtract the task from `free`."""
     for node, left in zip(places, free, strict=True):
         if nodes.slots(task, [nodes.with_free(node, left)]):
             for name, value in nodes.wanted(task, node).items():
@@ -254,7 +256,7 @@ def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
 
 
 def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
-    """Return how many seconds to wait for a node if no autoscaler adds one for the task.
+    """Return the seconds to wait for a node that no autoscaler will add.
 
     An autoscaler does not see a task that was not submitted to Ray. RECREATED
     if Kubernetes recreates a node that the task fits, or that has room for its
@@ -269,12 +271,12 @@ def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
 
 
 def has_all(task: Task, places: Sequence[Node]) -> bool:
-    """Return whether a task fits a node, and its actors fit all nodes together."""
+    """Return whether a node has room for a task, and all for its actors."""
     return bool(nodes.slots(task, places)) and not lacking([task], places)
 
 
 def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
-    """Return, in words, why a task waits: it fits no node now, or its actors find no room."""
+    """Say why a task waits: no node fits, or its actors find no room."""
     if nodes.slots(task, members.later(gate, alive)):
         return "Ray's autoscaler has not added a node with that yet"
     if nodes.slots(task, members.recreated(gate, alive)):
@@ -285,7 +287,7 @@ def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
 
 
 def never(task: Task, alive: Sequence[Node]) -> str:
-    """Return, in words, why a task is given up: it fits no node, or its actors find no room."""
+    """Say why a task is given up: no node fits, or its actors find no room."""
     if nodes.slots(task, alive):
         return f"it asks for {describe(task)}; {_in_total([task], alive)}"
     return f"no node of the cluster has what it asks for ({describe(task)}); {largest(task, alive)}"

@@ -22,7 +22,7 @@ def body_size(head: bytes) -> int:
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
-    """Return the next `size` bytes. Raises EOFError if the connection ends earlier."""
+    """Return the next `size` bytes. Raises EOFError at an earlier end."""
     received = b""
     while len(received) < size:
         part = connection.recv(size - len(received))

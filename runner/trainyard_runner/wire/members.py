@@ -1,4 +1,4 @@
-"""Compares declared nodes with Ray's: which are missing, and which may join or leave. Pure.
+"""Says which declared nodes are missing, and which may join or leave. Pure.
 
 With `names_change`, a recreated node gets another name, as pods of Kubernetes
 do. Nodes of a group are then interchangeable.
@@ -85,10 +85,10 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
 
 
 def recreated(gate: Gate, alive: Iterable[Node]) -> list[Node]:
-    """Return the missing nodes that Kubernetes recreates; [] without `names_change`.
+    """Return the missing nodes that Kubernetes recreates.
 
-    Returned nodes other than the head have the name "", because their new names
-    are unknown.
+    Without `names_change`, there are none. Returned nodes other than the head
+    have the name "", because their new names are unknown.
     """
     if not gate.names_change:
         return []
@@ -101,7 +101,10 @@ def recreated(gate: Gate, alive: Iterable[Node]) -> list[Node]:
 
 
 def may_leave(gate: Gate, node: Node) -> bool:
-    """Return whether a dead node is no failure: an autoscaler removed it, or it was replaced."""
+    """Return whether a node's death is no failure.
+
+    An autoscaler may have removed the node, or Kubernetes may have replaced it.
+    """
     for expected in gate.nodes or ():
         if expected.name == node.name:
             return expected.optional
@@ -109,7 +112,7 @@ def may_leave(gate: Gate, node: Node) -> bool:
 
 
 def gpus(gate: Gate, node: Node) -> float:
-    """Return a node's declared number of GPUs, or Ray's number if the node is not declared."""
+    """Return a node's declared GPUs, or Ray's number if it is undeclared."""
     number = node.gpus
     for expected in gate.nodes or ():
         if expected.name == node.name:

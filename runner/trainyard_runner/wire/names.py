@@ -1,4 +1,4 @@
-"""Names of files and metrics that the operator's machine, the head and nodes share."""
+"""Names of files and metrics that the operator, the head and nodes share."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def file_stem(task: str) -> str:
 
 
 def plain(metric: str) -> str:
-    """Return a metric's name as Isaac Lab's tuner spells it: "_" for special characters.
+    """Return a metric's name with "_" for special characters.
 
-    Names that are equal after this are the same metric.
+    Isaac Lab's tuner spells names in this way. Names that are equal after this
+    are the same metric.
     """
     return re.sub(r"[^0-9A-Za-z_./]", "_", metric)
 
@@ -41,7 +42,7 @@ def run_directory(run: str) -> str:
 
 
 def holdings(run: str) -> str:
-    """Return the file of an active run's holdings, below Ray's logs on the head."""
+    """Return an active run's file of holdings, below the head's Ray logs."""
     return f"trainyard/holdings/{run}.json"
 
 

@@ -1,4 +1,7 @@
-"""A Ray node, and how many tasks fit on it. Pure: the operator's machine may not have Ray."""
+"""A Ray node, and how many tasks fit on it. Pure.
+
+The operator's machine, which may have no Ray, uses this module, too.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,9 @@ _PARTS = 10_000
 class Node:
     """A Ray node, living or expected.
 
-    `resources`: all of the node's resources, or only the free ones; `whole` then has all.
-    `host_name`: the name of the node's machine, container or pod. `node_id`: "" before it joins.
+    `resources`: all of the node's resources, or only the free ones; `whole`
+    then has all. `host_name`: the name of the node's machine, container or pod.
+    `node_id`: "" before it joins.
     """
 
     node_id: str
@@ -52,9 +56,10 @@ class Node:
 
 
 def called(name: str, nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes named `name`, or else those with `name` as host name, address or id.
+    """Return the nodes that are called `name`.
 
-    Several nodes may share a host.
+    If no node has that name, these are the nodes with `name` as host name,
+    address or id. Several nodes may share a host.
     """
     found = [node for node in nodes if node.is_called(name)]
     return [node for node in found if node.name == name] or found
@@ -69,7 +74,7 @@ def with_free(node: Node, free: Mapping[str, float]) -> Node:
 
 
 def all_with_free(nodes: Iterable[Node], free: Mapping[str, Mapping[str, float]]) -> list[Node]:
-    """Return nodes with their free resources as `resources`, all of them as `whole`.
+    """Return nodes with free resources as `resources`, and all as `whole`.
 
     `free`: resources by node id; a node without an entry has none free.
     """
@@ -82,7 +87,7 @@ def in_all(name: str, nodes: Iterable[Node]) -> float:
 
 
 def wanted(task: Task, node: Node) -> dict[str, float]:
-    """Return the amounts that a task takes on a node, by Ray's names of resources.
+    """Return a task's amounts on a node, by Ray's names of resources.
 
     A share is a part of all of the node's resources, free or not.
     """
@@ -123,7 +128,7 @@ def _rounded_down(amount: float) -> float:
 
 
 def slots(task: Task, nodes: Iterable[Node]) -> int:
-    """Return how many tasks like this one fit the nodes' `resources` at once."""
+    """Return how many such tasks fit the nodes' `resources` at once."""
     return sum(_on_one(task, node) for node in nodes)
 
 

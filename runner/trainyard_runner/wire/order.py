@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class Restored(TypedDict):
-    """An archive of the task's outputs; `removed` files are deleted before it is unpacked."""
+    """An archive of outputs, which is unpacked after `removed` is deleted."""
 
     removed: list[str]
     parts: list[Any]  # references into Ray's object store

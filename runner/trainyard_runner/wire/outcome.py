@@ -12,5 +12,5 @@ _WORDS = {"lost": "was lost", "timeout": "ran out of time", "stopped": "was stop
 
 
 def in_words(outcome: str) -> str:
-    """Return an outcome as the verb of a sentence: "attempt 1 ran out of time"."""
+    """Return an outcome as a verb, as in "attempt 1 ran out of time"."""
     return _WORDS.get(outcome, outcome)

@@ -13,7 +13,7 @@ _GIB = 1024**3
 
 
 def apply(pieces: Iterable[bytes], directory: Path, *, removed: Iterable[str]) -> list[LeftOut]:
-    """Apply the next archive to a directory of outputs; return files that cannot be written.
+    """Apply the next archive to a task's outputs; return the paths left out.
 
     First deletes the `removed` paths, then unpacks the archive's `pieces` over
     the other files.

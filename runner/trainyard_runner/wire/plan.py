@@ -12,7 +12,10 @@ from trainyard_runner.wire.room import NO_ROOM, Room
 
 
 class Shape(NamedTuple):
-    """The needs of a task that decide where it fits; tasks of one shape are interchangeable."""
+    """The needs of a task that decide where it fits.
+
+    Tasks of one shape are interchangeable.
+    """
 
     amounts: tuple[float | None, ...]
     custom: tuple[tuple[str, float], ...]
@@ -57,7 +60,10 @@ class Task:
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A node that the cluster file declares; only an autoscaler makes `optional` nodes."""
+    """A node that the cluster file declares.
+
+    Only an autoscaler makes `optional` nodes.
+    """
 
     name: str
     group: str | None = None
@@ -72,9 +78,9 @@ class ExpectedNode:
 class Gate:
     """The smoke test's settings and expectations.
 
-    `nodes`: the declared nodes, None if unknown. `ray`: the expected version of Ray, None for the
-    head's version. `needs`: the job's key `smoke`. `names_change`: a recreated node gets another
-    name.
+    `nodes`: the declared nodes, None if unknown. `ray`: the expected version of
+    Ray, None for the head's version. `needs`: the job's key `smoke`.
+    `names_change`: a recreated node gets another name.
     """
 
     skip: bool = False

@@ -1,4 +1,4 @@
-"""A run that resumes another: the tasks to skip, and the other tasks' checkpoints and outputs."""
+"""A run that resumes another: skipped tasks, and files for the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class Inherited:
-    """A task for which the operator's machine sends a checkpoint, then outputs, or one of them."""
+    """A task whose checkpoint, outputs or both the operator's machine sends.
+
+    The checkpoint is sent before the outputs.
+    """
 
     task: str
     checkpoint: bool
@@ -28,7 +31,8 @@ class Inherited:
 class Resume:
     """How a run resumes the former run `run`.
 
-    `skipped`: tasks that are not run again. `inherited`: the files sent for other tasks.
+    `skipped`: tasks that are not run again. `inherited`: the files sent for
+    other tasks.
     """
 
     run: str
@@ -44,6 +48,6 @@ class Resume:
 
 
 def part_name(run: str, number: int) -> str:
-    """Return the name of a part in Ray's GCS, which accepts only names of packages."""
+    """Return a part's name in Ray's GCS, which accepts only package names."""
     digest = hashlib.sha256(f"{run}/{number}".encode()).hexdigest()
     return f"_ray_pkg_{digest[:40]}.zip"

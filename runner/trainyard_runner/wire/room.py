@@ -1,4 +1,4 @@
-"""The resources that are kept free, on any nodes, for a task's actors and Ray tasks."""
+"""Resources kept free, on any nodes, for a task's actors and Ray tasks."""
 
 from __future__ import annotations
 

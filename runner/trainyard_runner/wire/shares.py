@@ -1,4 +1,4 @@
-"""Tasks that ask for a share of one node: the nodes that fit, and the share's size there. Pure."""
+"""Shares of nodes: the nodes that fit a task, and the share's size. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Alike:
         return _size(self.nodes[0])
 
     def taken(self, task: Task) -> Task:
-        """Return a task with its share of such a node as CPUs, GPUs and memory."""
+        """Return a task with CPUs, GPUs and memory in place of its share."""
         if task.share is None:
             return task
         # The least memory counts: Ray measures memory, and equal machines differ slightly.
@@ -46,14 +46,17 @@ class Alike:
 
 @dataclass
 class Asked:
-    """Numbers of Ray tasks in flight for one shape and node size; `unplaced` have no node yet."""
+    """Numbers of Ray tasks in flight for one shape and node size.
+
+    `unplaced` counts those that have no node yet.
+    """
 
     all: int = 0
     unplaced: int = 0
 
 
 def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[Task, ...]:
-    """Return tasks, with `on_gpus` set for those that ask for a share of a node.
+    """Return tasks, with `on_gpus` set for those that ask for a share.
 
     If the cluster has nodes with GPUs, a share must come from one of them. A
     task that names a node or group gets a share of the named node, with or
@@ -79,7 +82,7 @@ def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
 
 
 def places(alive: Sequence[Node], later: Sequence[Node]) -> list[Node]:
-    """Return the living nodes, and the nodes that an autoscaler may add (`later`).
+    """Return living nodes, and `later` nodes that an autoscaler may add.
 
     A `later` node gets the resources of a living node of its group, if any.
     """
@@ -107,7 +110,7 @@ def alike(task: Task, places: Sequence[Node]) -> list[Alike]:
 def chosen(
     task: Task, places: Sequence[Node], asked: Mapping[Size, Asked], free: Free
 ) -> Alike | None:
-    """Return the nodes of one size for the next task; None while no size has a free place.
+    """Return nodes of one size for the next task; None if no place is free.
 
     `places` may have nodes that an autoscaler would add. `asked`: the shape's
     Ray tasks in flight, by size. The size with the most room now is chosen.
@@ -136,7 +139,7 @@ def chosen(
 
 
 def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[Alike] | None:
-    """Return nodes of one size for each task of a gang; None unless all tasks fit at once.
+    """For each task of a gang, return nodes of one size; None unless all fit.
 
     If nodes differ in size, `free` asks Ray, and sizes with room now are
     preferred.

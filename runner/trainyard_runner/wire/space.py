@@ -1,4 +1,4 @@
-"""A sweep's search space: its configurations, and the commands that try them."""
+"""A sweep's search space: its configurations, and commands that try them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def text_of(value: str | bool | int | float) -> str:
-    """Return a value as text for a command: booleans as true and false, as in YAML."""
+    """Return a value as text for a command: true and false as in YAML."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
@@ -47,8 +47,8 @@ def tidy(params: Params) -> Params:
 def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) -> dict[str, Any]:
     """Return a sweep's template as a task, with all placeholders replaced.
 
-    `values`: the configuration's parameters and `repeat`. A word of the command, or a variable, is
-    left out if it names a parameter without a value.
+    `values`: the configuration's parameters and `repeat`. A word of the
+    command, or a variable, is left out if it names a parameter without a value.
     """
     texts = {name: text_of(value) for name, value in values.items()}
     lacking = set(space) - set(texts)
@@ -82,10 +82,10 @@ def suggest(trial: Any, space: Space) -> Params:
 
 
 def grid(space: Space) -> Iterator[Params]:
-    """Yield every configuration of a finite space, each without unused parameters (`when`).
+    """Yield all configurations of a finite space, without unused parameters.
 
-    The same configuration is yielded again for each value of a parameter that
-    it does not use.
+    A parameter whose `when` does not hold is unused. The same configuration is
+    yielded again for each value of a parameter that it does not use.
     """
     for values in itertools.product(*(parameter["values"] for parameter in space.values())):
         params: Params = {}
@@ -113,7 +113,7 @@ def shuffled(space: Space, seed: int) -> Space:
 
 
 def key_of(params: Params) -> tuple[tuple[str, str], ...]:
-    """Return a key that equal configurations share; 1 and true are different."""
+    """Return a key that equal configurations share; 1 and true differ."""
     return tuple(sorted((name, repr(value)) for name, value in params.items()))
 
 

@@ -1,4 +1,4 @@
-"""A run's event stream: segments (files) with one event, a JSON object, on each line.
+"""A run's event stream: segments (files) with one JSON event on each line.
 
 Segments are small, because a reader may have to read the newest one from its
 beginning.

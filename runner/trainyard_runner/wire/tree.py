@@ -19,7 +19,7 @@ _DEEP = 2048
 
 
 def files(root: str) -> Iterator[str]:
-    """Yield the readable files below a directory, as relative paths; links are left out."""
+    """Yield relative paths of readable files below `root`, but no links."""
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -32,7 +32,7 @@ def files(root: str) -> Iterator[str]:
 
 
 def remove(path: str) -> None:
-    """Remove a file, a link, or a directory with its content, even if write-protected.
+    """Remove a file, link or directory tree, even if it is write-protected.
 
     A missing path is no error. If parts cannot be removed, removes the rest,
     then raises the first error.
@@ -64,7 +64,7 @@ def empty(path: str) -> None:
 
 
 def make(path: str) -> None:
-    """Make a directory in place of any file or link; give the owner all rights."""
+    """Make a directory, replacing a file or link; give its owner all rights."""
     try:
         Path(path).mkdir()
     except FileExistsError:
@@ -96,7 +96,7 @@ def _empty(root: str, errors: list[OSError]) -> None:
 
 
 def _shortened(path: str, root: str) -> str:
-    """Return a directory's path; if the path is long, first move the directory to `root`."""
+    """Return a directory's path; move a deep directory to `root` first."""
     if len(os.fsencode(path)) <= _DEEP:
         return path
 
@@ -107,7 +107,7 @@ def _shortened(path: str, root: str) -> str:
 
 
 def _unlink_files(directory: str, errors: list[OSError]) -> list[str]:
-    """Remove the files and links in a directory; return the paths of its subdirectories."""
+    """Remove a directory's files and links; return its subdirectories."""
     with os.scandir(directory) as items:
         listing = list(items)
 

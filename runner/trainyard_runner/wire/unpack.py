@@ -1,4 +1,4 @@
-"""Unpack a task's archive over existing files, and never outside of the directory."""
+"""Unpack a task's archive over existing files, never outside a directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainyard_runner.wire.archive import PART, LeftOut, stays_inside
 
 
 def unpack(pieces: Iterable[bytes], directory: Path) -> list[LeftOut]:
-    """Extract a tar archive from pieces of bytes; return the members that are left out.
+    """Extract a tar archive from pieces; return the members left out.
 
     A member replaces an existing path of the same name only once it is
     complete. Raises tarfile.TarError for a damaged archive, and OSError for a
@@ -40,7 +40,10 @@ def unpack(pieces: Iterable[bytes], directory: Path) -> list[LeftOut]:
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: _Target) -> str | None:
-    """Extract a member; return why it is left out, else None. Raises OSError for a full disk."""
+    """Extract a member; return why it is left out, else None.
+
+    Raises OSError for a full disk.
+    """
     steps = [step for step in member.name.split("/") if step not in {"", "."}]
     objection = _objection(member, steps)
     if objection:
@@ -88,7 +91,10 @@ class _Target:
         self.part = Path(root, f".part-{secrets.token_hex(8)}")
 
     def directory(self, steps: list[str]) -> str:
-        """Make and return a directory and its parents; replace links and files on the way."""
+        """Make a directory and its parents, and return its path.
+
+        Links and files on the way are replaced.
+        """
         path = "/".join([self._root, *steps])
         # Consecutive members of one directory cannot replace it: it need not be made again.
         if path != self._last:

@@ -188,7 +188,10 @@ def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
 
 
 def _health(plan: NodePlan) -> list[str]:
-    """Return a node's health check in bash: Python every 10 s would cost more than idle Ray."""
+    """Return a node's health check, in bash.
+
+    Python every 10 s would cost more than idle Ray.
+    """
     port = AGENT_PORT
     path = "/api/local_raylet_healthz"
     if plan.is_head:

@@ -33,7 +33,10 @@ Report = Callable[[str], None]
 
 
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
-    """Return the step that pulls the image in the background, with progress as its detail."""
+    """Return the step that pulls the image in the background.
+
+    The step's detail is the progress of the pull.
+    """
     begun: list[Future[None]] = []
     details = deque(["the host does not have it"], maxlen=1)
 
@@ -92,7 +95,7 @@ def _verified(engine: Engine, image: PinnedImage, report: Report) -> HostResult:
 
 
 def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
-    """Pull the image and run it once; return its version of Ray, as `ray 2.9.0`.
+    """Pull the image and run it once; return its Ray, such as `ray 2.9.0`.
 
     A wrong version of Ray raises OutsideError.
     """

@@ -1,4 +1,4 @@
-"""The leash of a cluster of containers: a container that removes the others and itself."""
+"""The leash in Docker: a container that removes its cluster and itself."""
 
 from __future__ import annotations
 

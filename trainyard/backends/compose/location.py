@@ -1,4 +1,4 @@
-"""A cluster's Docker host, the connection to its engine, and the cluster's owner there."""
+"""A cluster's Docker host: the connection to its engine, and the owner."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
 
 
 def refuse_taken_volume(spec: ClusterSpec, site: Site, engine: Engine) -> None:
-    """Raise RequestError if another owner's volume has the name of the outputs volume.
+    """Raise RequestError if the outputs volume is another owner's.
 
     Docker would silently use that volume; it rejects only containers and
     networks of the same name.
@@ -81,7 +81,7 @@ def refuse_taken_volume(spec: ClusterSpec, site: Site, engine: Engine) -> None:
 def _refuse_foreign(
     spec: ClusterSpec, site: Site, everything: Iterable[Container | Labelled]
 ) -> None:
-    """Raise RequestError if one of these objects belongs to another cluster or owner."""
+    """Raise RequestError for an object of another cluster or owner."""
     we = owner(site)
     for thing in everything:
         cluster = thing.labels.get(naming.CLUSTER)
@@ -99,7 +99,7 @@ def _refuse_foreign(
 
 
 def _desired_address(spec: ClusterSpec, site: Site) -> str:
-    """Return the engine's address: the file's, else the one that `docker` uses here.
+    """Return the engine's address: the file's, else that of `docker` here.
 
     Raises RequestError for an engine over TCP: only SSH reaches the dashboard
     on its host's loopback.

@@ -57,7 +57,7 @@ class DockerHost(Machine):
 
     @cached_property
     def base_plans(self) -> tuple[NodePlan, ...]:
-        """Ask the engine for its resources; return all plans, without image and token."""
+        """Ask the engine; return all plans, still without image and token."""
         facts = self.engine.info()
         section = self.spec.compose
         gpu_ids: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class DockerHost(Machine):
         return f"http://{LOOPBACK}:{port}"
 
     def ray_address(self) -> str:
-        """Return the address for Ray Client, with the same tunnel as `address`."""
+        """Return the address for Ray Client, with the tunnel of `address`."""
         if self.address() is None:
             raise contract.not_up(self.spec.name)
         port = self._published(ray_nodes.client_port(self.spec.head))
@@ -135,7 +135,7 @@ class DockerHost(Machine):
         return f"ray://{LOOPBACK}:{port}"
 
     def _published(self, inside: int) -> int | None:
-        """Return the port on this machine that leads to port `inside` of the head.
+        """Return the local port that leads to port `inside` of the head.
 
         None if the head does not run, or does not publish that port.
         """
@@ -204,7 +204,7 @@ class DockerHost(Machine):
             compose("up", "--detach")
 
     def _of_root(self) -> frozenset[str]:
-        """Return the images whose user is root, and those that this host lacks."""
+        """Return the images whose user is root or that this host lacks."""
         found = set()
         for reference in {plan.others["image"] for plan in self.plans}:
             facts = docker_images.inspect(self.engine, reference)
@@ -213,7 +213,11 @@ class DockerHost(Machine):
         return frozenset(found)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove these nodes' containers; if the head stays, gracefully, so that Ray notices."""
+        """Remove these nodes' containers.
+
+        If the head stays, the containers are stopped first, so that Ray
+        notices.
+        """
         containers = {name: naming.container(self.spec.name, name) for name in names}
         if "head" not in containers:
             # A raylet needs seconds to end, so all containers stop in parallel.
@@ -223,7 +227,7 @@ class DockerHost(Machine):
 
     @property
     def leash(self) -> Leash:
-        """Return the leash's functions; the leash is a container next to the nodes."""
+        """Return the functions of the leash, a container next to the nodes."""
         engine = self.engine
         name = self.spec.name
 

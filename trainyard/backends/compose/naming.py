@@ -1,4 +1,4 @@
-"""Names and labels of a cluster's objects on Docker, which later commands search for."""
+"""Names and labels by which commands find a cluster's Docker objects."""
 
 from __future__ import annotations
 

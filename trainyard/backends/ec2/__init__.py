@@ -1,4 +1,4 @@
-"""Clusters on EC2: `ray up` makes the head, and Ray's autoscaler makes the workers."""
+"""On EC2, `ray up` makes the head, and Ray's autoscaler makes the workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainyard.steps import Stage, Step
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
-    """Return the stages of `up`: the objects that instances need, then the instances."""
+    """Return the stages: first what instances need, then the instances."""
     locations.refuse_elsewhere(spec, site)
     location = locations.find(spec, site)
     return [

@@ -1,4 +1,4 @@
-"""Before a launch: steps that make AWS objects, and inputs from AWS and the registry."""
+"""Before a launch: steps that make AWS objects, and the launch's inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNMADE = "sg-00000000"
 
 
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stage]:
-    """Check the file against AWS; return the steps that make what instances need.
+    """Check the file against AWS; return steps that make what instances need.
 
     The first step records the cluster's location. With --adopt, a step takes
     over instances of plain `ray up`. Raises PrerequisiteError or RequestError
@@ -60,7 +60,7 @@ def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
 
 
 def adopt(location: Location) -> list[Step]:
-    """Return the step that tags the instances of plain `ray up`; [] without such instances."""
+    """Return the step that tags instances of plain `ray up`; [] without any."""
 
     def untagged() -> list[str]:
         ids = []
@@ -134,7 +134,7 @@ def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
 
 
 def sources(location: Location) -> list[str]:
-    """Return the CIDR blocks that may use SSH: the file's, else this machine's address.
+    """Return the CIDR blocks that may use SSH: the file's, else this machine.
 
     The address is the one that instances see, within the VPC or from outside.
     """
@@ -148,7 +148,10 @@ def sources(location: Location) -> list[str]:
 
 
 def refuse_unknown_to_ray(document: dict[str, Any]) -> None:
-    """Raise RequestError if Ray's schema rejects the document; only `ec2.ray` can cause that."""
+    """Raise RequestError if Ray's schema rejects the document.
+
+    Only `ec2.ray` can cause that.
+    """
     problems = ray_autoscaler.refused(document)
     if problems:
         raise RequestError(

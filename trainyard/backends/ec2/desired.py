@@ -1,4 +1,4 @@
-"""Convert Trainyard's cluster file to Ray's, for `ray up` and the autoscaler; pure."""
+"""Convert a cluster file to Ray's, for `ray up` and the autoscaler; pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
 
 class Group(NamedTuple):
-    """The head, or a worker group. `ami` is an id or an SSM parameter; `disk` is in bytes."""
+    """The head, or a worker group.
+
+    `ami` is an id or an SSM parameter; `disk` is in bytes.
+    """
 
     name: str
     least: int
@@ -62,7 +65,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a launch that are not in the cluster file, mostly from the AWS account.
+    """The inputs of a launch that the cluster file lacks, mostly from AWS.
 
     `amis` are EC2's descriptions of AMIs, by their names in the file. `subnets`
     are ids of usable subnets; () if the file names a subnet. `image` is the
@@ -107,7 +110,7 @@ def _group(
 
 
 def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
-    """Return the document for `ray up`: the rendered template, merged with `ec2.ray`.
+    """Return the document for `ray up`: the template, merged with `ec2.ray`.
 
     Raises RequestError if a key of `ec2.ray` cannot be merged, adds a node type
     without a group in the file, or mounts a file that does not exist.
@@ -195,7 +198,10 @@ def _provider(spec: ClusterSpec, location: Location) -> dict[str, Any]:
 
 
 def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document merged with `ec2.ray`; RequestError if files to mount do not exist."""
+    """Return the document merged with `ec2.ray`.
+
+    Raises RequestError if files to mount do not exist.
+    """
     mounts = added.get("file_mounts")
     if not isinstance(mounts, dict):
         return _merged(made, added)
@@ -220,7 +226,7 @@ def _tag_types(document: Mapping[str, Any]) -> None:
 
 
 def node_from(document: Mapping[str, Any], group: str) -> str:
-    """Return the fingerprint that a document gives a group's instances; "" for an unknown group."""
+    """Return a group's fingerprint in a document; "" for an unknown group."""
     kind = document["available_node_types"].get(group)
     if kind:
         return naming.read(_instance_tags(kind))[naming.NODE_FROM]
@@ -228,7 +234,7 @@ def node_from(document: Mapping[str, Any], group: str) -> str:
 
 
 def policy(name: str, role: str) -> str:
-    """Render the IAM policy of the head; `role` is the ARN of the head's own role."""
+    """Render the head's IAM policy; `role` is the ARN of the head's role."""
     template = (paths.shipped("ray_autoscaler") / "policy.json.j2").read_text(encoding="utf-8")
     return render.render(template, {"name": name, "role": role})
 
@@ -262,7 +268,7 @@ def environment(spec: ClusterSpec, image: str) -> str:
 
 
 def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
-    """Return a head's tags: the fingerprints of the whole document, and of its `of_head` part.
+    """Return a head's tags: fingerprints of the document and of `of_head`.
 
     Both fingerprints include the environment's text.
     """
@@ -281,7 +287,7 @@ def of_head(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(before: Any, after: Any, at: Sequence[str] = ()) -> Iterator[str]:
-    """Yield where two documents of a head differ, by the cluster file's keys if possible.
+    """Yield where two documents differ, if possible by a cluster file's keys.
 
     Tags are not compared. Long values are not shown.
     """
@@ -350,7 +356,7 @@ def _docker(inputs: Inputs, group: Group) -> list[dict[str, Any]]:
 
 
 def _registries(image: str) -> list[dict[str, str]]:
-    """Return a list with the image's registry if AWS gives the login (ECR), else []."""
+    """Return the image's registry if AWS gives the login (ECR), else []."""
     if not image:
         return []
     registry = registry_of(image)
@@ -361,15 +367,15 @@ def _registries(image: str) -> list[dict[str, str]]:
 
 
 def _start_options(size: Head | WorkerGroup) -> str:
-    """Return the options of `ray start` that the file gives a group, quoted for a shell."""
+    """Return the file's options of `ray start` for a group, in shell quotes."""
     return shlex.join(ray_nodes.own_arguments(size.ray_start))
 
 
 def _start_of_workers(spec: ClusterSpec) -> str:
-    """Return shell code that sets $@ to the options of the worker's group; "" without options.
+    """Return shell code that sets $@ to the options of the worker's group.
 
     The autoscaler has one start command for all groups, so that command must
-    choose.
+    choose. Returns "" if no group has options.
     """
     cases = []
     for group in spec.workers:
@@ -437,8 +443,9 @@ def _tag_specifications(spec: ClusterSpec, inputs: Inputs, group: Group) -> list
 
 
 def _merged(made: dict[str, Any], added: Mapping[str, Any], at: str = "ec2.ray") -> dict[str, Any]:
-    """Return a document with additions: mappings are merged, lists appended, other values replaced.
+    """Return a document with additions.
 
+    Mappings are merged, lists are appended, and other values are replaced.
     Raises RequestError if the addition to a mapping or list has another type.
     """
     result = deepcopy(made)

@@ -1,4 +1,7 @@
-"""Why instances do not become nodes: rules for what `ray up`, the autoscaler and EC2 print."""
+"""Why instances do not become nodes.
+
+The rules match the output of `ray up`, the autoscaler and EC2.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ def clean(line: str) -> str:
 
 
 def last(lines: Sequence[str]) -> str:
-    """Return the last line that is not noise, cut at 100 characters; "" without one."""
+    """Return the last line that is not noise, 100 characters at most, or ""."""
     for line in reversed(lines):
         cleaned = clean(line)
         if not _NOISE.match(cleaned):
@@ -130,7 +133,7 @@ def last(lines: Sequence[str]) -> str:
 
 
 def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -> Diagnosis | None:
-    """Return the cause of the first rule that matches the last attempt's lines, or None."""
+    """Return the cause of the first rule that matches the last attempt."""
     printed = _of_last_attempt(lines)
     for rule in RULES:
         for line in reversed(printed):

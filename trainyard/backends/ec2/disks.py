@@ -1,4 +1,4 @@
-"""The disks that `cluster.down --keep-disks` keeps, under another tag than the cluster's."""
+"""Disks that `cluster.down --keep-disks` keeps, under a tag of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainyard.wording import counted
 
 
 def steps(location: Location) -> tuple[Step, Step]:
-    """Return two steps of `down --keep-disks`: one before the instances end, and one after.
+    """Return two steps of --keep-disks: before and after the instances' end.
 
     The first step makes the disks outlive their instances, and tags them as
     kept. The second step removes the cluster's tag. In between, a `down`
@@ -88,7 +88,10 @@ def tagged(aws: Aws, key: str, value: str, *, region: str) -> list[dict[str, Any
 
 
 def describe(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:
-    """Return count, size, cost if known, and ids: `1 disk (20 GiB, 1.60 USD a month): vol-1`."""
+    """Describe disks: `1 disk (20 GiB, 1.60 USD a month): vol-1`.
+
+    The cost is left out if it is not known.
+    """
     gib_by_type: Counter[str] = Counter()
     for volume in volumes:
         gib_by_type[volume["VolumeType"]] += volume["Size"]

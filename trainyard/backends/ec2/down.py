@@ -58,7 +58,7 @@ TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
 
 
 def steps(location: Location, site: Site) -> list[Step]:
-    """Ask AWS what exists; return the steps that remove it until nothing is left.
+    """Ask AWS what exists; return steps that remove it until nothing is left.
 
     The head ends first, because it launches workers. Raises RequestError for a
     cluster of another account, and for a cluster of another owner unless `--set
@@ -87,7 +87,7 @@ def steps(location: Location, site: Site) -> list[Step]:
 
 
 def _stays(location: Location, site: Site) -> Iterator[Step]:
-    """Yield steps that name what stays on purpose: objects of `ray up`, disks kept earlier."""
+    """Yield steps that name what stays: objects of `ray up`, and kept disks."""
     if any(each.tags.get(naming.HEAD_FROM) == naming.RAY_UP for each in _existing(location)):
         text = (
             "these objects of `ray up` stay, because other clusters may use them: key pair, "
@@ -106,7 +106,7 @@ def _stay(noun: str, text: str) -> Step:
 
 
 def _naming_leftovers(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
-    """Call `do`; raise a failure as LeftoverError, with commands that remove the leftovers."""
+    """Call `do`; raise a failure as LeftoverError with commands for removal."""
     try:
         do()
     except TrainyardError as error:
@@ -201,7 +201,10 @@ def _role(location: Location) -> Kind:
 
 
 def _once_free(remove: Callable[[], object]) -> None:
-    """Retry `remove` while the resource is in use; after GONE_SECONDS, raise AwsError."""
+    """Retry `remove` while the resource is in use.
+
+    Raises the AwsError after GONE_SECONDS, or at once if it has another cause.
+    """
     deadline = time.monotonic() + GONE_SECONDS
     while True:
         try:

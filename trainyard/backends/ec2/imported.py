@@ -1,4 +1,4 @@
-"""Convert a cluster file of `ray up` on AWS to a cluster file with the backend ec2.
+"""Convert an AWS file of `ray up` to a cluster file with the backend ec2.
 
 Keys that only Ray knows are kept below `ec2.ray`.
 """
@@ -27,7 +27,7 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and notes on keys that are dropped, moved or filled in.
+    """Return a cluster file, and notes on dropped, moved or added keys.
 
     Raises RequestError for another cloud than AWS, and for the format of Ray
     before 1.2 (head_node).
@@ -122,7 +122,7 @@ class _Conversion:
         self._ray: dict[str, Any] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
-        """Return the cluster file's content, and notes: one for each key without a place in it.
+        """Return the cluster file, and a note for each key without a place.
 
         Raises RequestError without a valid head_node_type.
         """
@@ -328,7 +328,7 @@ class _Conversion:
             self._ec2["instance_profile"] = PurePosixPath(arn).name
 
     def _started(self, key: str, name: str, groups: Sequence[dict[str, Any]]) -> None:
-        """Move parameters of `ray start` from start commands into the groups' `ray_start`.
+        """Move start commands' parameters into the groups' `ray_start`.
 
         Trainyard starts Ray itself, so a command that does anything else
         becomes a note.
@@ -352,7 +352,7 @@ class _Conversion:
 
 
 def _of_ray_start(line: str) -> dict[str, str] | None:
-    """Return the parameters of `ray start` in a shell line; None if the line has other commands.
+    """Return a line's parameters of `ray start`; None if it has other commands.
 
     `ray stop` and `ulimit -n` may be in the line: Trainyard runs them too.
     """

@@ -1,4 +1,4 @@
-"""The leash of a cluster on EC2: a process on the head that ends the workers, then the head."""
+"""The leash: a process on the head that ends the workers, then the head."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ printf '%s\\n' "${@: -1}" >settings
 
 
 def of(location: Location) -> Leash:
-    """Return the functions of the cluster's leash; its deadline counts from the head's launch."""
+    """Return the leash. Its deadline counts from the head's launch."""
 
     def head() -> Instance | None:
         return snapshot.head(snapshot.of_cluster(location))
@@ -53,7 +53,7 @@ def made(head: Instance | None) -> float | None:
 
 
 def observe(location: Location, head: Instance | None) -> LeashStatus | None:
-    """Ask the head by SSH for its leash; None without a leash, or if the head does not answer."""
+    """Ask the head by SSH for its leash; None without a leash or an answer."""
     if head is None or head.state != "running":
         return None
 

@@ -1,4 +1,4 @@
-"""Trainyard's clusters on EC2, found by tag: in the regions of files and records, or in all."""
+"""Find Trainyard's clusters on EC2 by tag, in known or in all regions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def discover(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Ask AWS for clusters with Trainyard's tag, in the regions of these clusters and records.
+    """Ask AWS for tagged clusters in the regions of these clusters and records.
 
     `region` adds a region; "all" adds every enabled one. Returns where the
     given clusters are, and the other tagged clusters.
@@ -118,7 +118,7 @@ def _answers(
 def _everywhere(
     environ: Mapping[str, str], profiles: Sequence[str | None], region: str, remarks: list[str]
 ) -> Iterator[Account]:
-    """Yield each profile with the region; for "all", with every region that its account enables.
+    """Yield each profile with the region; "all" means every enabled region.
 
     If two profiles belong to one account, only the first is used. An account
     that does not answer adds a line to `remarks`.

@@ -1,4 +1,4 @@
-"""The account, region and owner of a cluster on EC2, and its files on this machine."""
+"""A cluster's AWS account, region and owner, and its local files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Location:
 
     @property
     def mounted(self) -> Path:
-        """Return the directory that `ray up` copies to every node: token and variables."""
+        """Return the directory of token and variables, copied to every node."""
         return self.state / "mounted"
 
     @property
@@ -73,12 +73,12 @@ class Location:
         return self.state / "ray-up.log"
 
     def known_hosts(self, instance: str) -> Path:
-        """Return an instance's own known_hosts: a later instance may reuse the address."""
+        """Return an instance's own known_hosts: addresses may be reused."""
         return self.state / "hosts" / instance
 
 
 def find(spec: ClusterSpec, site: Site) -> Location:
-    """Return the cluster's location without asking AWS: the recorded one, else the file's.
+    """Return the recorded location, else the file's, without asking AWS.
 
     Only for the profile, the file takes precedence.
     """
@@ -121,7 +121,7 @@ def record_step(location: Location, site: Site) -> Step:
 
 
 def write_mounted(location: Location, environment: str) -> None:
-    """Write the files that every node gets: variables, and a token if none exists."""
+    """Write the nodes' files: variables, and a token if none exists."""
     location.mounted.mkdir(parents=True, exist_ok=True, mode=0o700)
     location.mounted.chmod(0o700)
     records.make_token(location.token_file)
@@ -142,7 +142,7 @@ def refuse_elsewhere(spec: ClusterSpec, site: Site) -> None:
 
 
 def refuse_other_account(location: Location) -> None:
-    """Ask AWS for the account; raise RequestError if it is not the recorded one."""
+    """Ask AWS for the account; raise RequestError if another is recorded."""
     if not location.account:
         return
 
@@ -157,7 +157,7 @@ def refuse_other_account(location: Location) -> None:
 
 
 def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
-    """Raise RequestError if a resource's tags name another owner, or are not Trainyard's."""
+    """Raise RequestError if tags name another owner, or are not Trainyard's."""
     name = location.name
     if tags.get(naming.CLUSTER) != name:
         raise RequestError(

@@ -1,4 +1,4 @@
-"""Names and tags of a cluster's resources in AWS, which later commands search for."""
+"""Names and tags by which later commands find a cluster's AWS resources."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ HEAD = "head"
 
 
 def resource(name: str) -> str:
-    """Return the name of the cluster's key pair, security group and containers."""
+    """Return the name of the key pair, security group and containers."""
     return f"trainyard-{name}"
 
 
 def role(name: str, region: str) -> str:
-    """Return the name of the cluster's role and instance profile, at most 64 characters (IAM).
+    """Return the name of the role and instance profile, at most 64 characters.
 
-    IAM is not regional, so the name contains the region.
+    The limit is IAM's. IAM is not regional, so the name contains the region.
     """
     return f"{resource(name)[: 63 - len(region)]}-{region}"
 
 
 def node(group: str, instance: str) -> str:
-    """Return the name of an instance's Ray node, as in ray_autoscaler/cluster.yaml.j2."""
+    """Return a Ray node's name, as ray_autoscaler/cluster.yaml.j2 makes it."""
     if group == HEAD:
         return HEAD
     return f"{group}-{instance[-8:]}"

@@ -1,4 +1,4 @@
-"""The nodes of a cluster: the instances that AWS lists, and what Ray says about them."""
+"""A cluster's nodes: the instances that AWS lists, and Ray's view of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ray_client(location: Location, head: Instance, port: int) -> str:
 
 
 def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], str]:
-    """Ask Ray for its living nodes; return their names, and why Ray was silent, if known."""
+    """Return the names of living nodes, and why Ray was silent, if known."""
     if head is None or head.state != "running":
         return frozenset(), "the head does not run" if head else ""
 
@@ -68,7 +68,7 @@ def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], st
 def statuses(
     spec: ClusterSpec, found: Sequence[Instance], names: frozenset[str]
 ) -> tuple[NodeStatus, ...]:
-    """Return the status of every node that the file names or that has an instance.
+    """Return the status of every node in the file or with an instance.
 
     `names` are the nodes that Ray calls alive.
     """
@@ -115,7 +115,7 @@ def _group_statuses(
 
 
 def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode, ...]:
-    """Return the nodes that runs may expect; Ray may add or remove `optional` nodes."""
+    """Return nodes that runs expect; Ray may add or remove `optional` ones."""
     promised = []
     for group in desired.groups(spec).values():
         running = [each.name for each in found if each.runs and each.group == group.name]
@@ -137,7 +137,7 @@ def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode
 def step(
     spec: ClusterSpec, location: Location, before: frozenset[str], *, seconds: float, after: str
 ) -> Step:
-    """Return the step that waits until all nodes answer, or raises why a node cannot.
+    """Return the step that waits until nodes answer, or raises why one cannot.
 
     `before` has the ids of instances that existed before this command: their
     failures do not count.
@@ -219,7 +219,10 @@ def _refuse_rejected_launches(location: Location, lines: Sequence[str]) -> None:
 
 
 def _after_launch(lines: Sequence[str]) -> Sequence[str]:
-    """Return the lines after the last successful launch, which makes earlier rejections stale."""
+    """Return the lines after the last successful launch.
+
+    Earlier rejections are stale.
+    """
     start = 0
     for index, line in enumerate(lines):
         if _LAUNCHED.search(line):
@@ -241,7 +244,7 @@ def _ended(tried: Sequence[Instance]) -> str:
 
 
 def autoscaler_lines(location: Location, head: Instance) -> dict[str, list[str]]:
-    """Ask Ray for the last lines of the autoscaler's log files; {} if Ray does not answer."""
+    """Ask Ray for the autoscaler's last log lines; {} without an answer."""
     lines: dict[str, list[str]] = {}
     with suppress(OutsideError), RayApi(address(location, head), location.token) as ray:
         for node in ray.nodes():
@@ -258,7 +261,7 @@ def _tail(ray: RayApi, node: str, name: str) -> list[str]:
 
 
 def _silent(spec: ClusterSpec, nodes: Sequence[NodeStatus]) -> Iterator[str]:
-    """Yield what `up` still waits for: pending nodes, and the end of surplus nodes.
+    """Yield what `up` waits for: pending nodes, and the end of surplus nodes.
 
     Pending nodes count only in a group below its minimum.
     """

@@ -1,4 +1,4 @@
-"""The key pair, security group and role that Trainyard makes and tags for a cluster.
+"""The key pair, security group and role that Trainyard makes for a cluster.
 
 Without these objects, Ray would make others and never remove them: a role with
 every right over EC2 and S3, a security group that allows SSH from everywhere,
@@ -30,7 +30,7 @@ _TRUST = (
 
 
 class _Rule(NamedTuple):
-    """Traffic that a security group lets in: from a CIDR block or a group, to a range of ports.
+    """Traffic to let in: from a CIDR block or a group, to a range of ports.
 
     `protocol` -1 means every protocol, and has the ports -1, as in AWS's API.
     """
@@ -50,7 +50,7 @@ class _Rule(NamedTuple):
 
 
 def steps(location: Location, sources: list[str]) -> list[Step]:
-    """Return the steps that make the role, key pair and security group, unless the file names them.
+    """Return the steps that make each object that the file does not name.
 
     `sources` are the CIDR blocks that may use SSH.
     """
@@ -78,7 +78,7 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
 
 
 def refuse_foreign(location: Location, *, adopt: bool) -> None:
-    """Raise RequestError if instances or objects of the cluster's name have another owner.
+    """Raise RequestError if another owner has instances or objects of the name.
 
     With `adopt`, instances without Trainyard's tag are accepted.
     """
@@ -106,7 +106,7 @@ def security_groups(aws: Aws, name: str) -> list[dict[str, Any]]:
 
 
 def security_group(location: Location) -> str | None:
-    """Return the id of the file's security group, else of the cluster's own, if that exists."""
+    """Return the id of the file's security group, else of the cluster's own."""
     made = (group["GroupId"] for group in security_groups(location.aws, location.name))
     return location.section.security_group or next(made, None)
 
@@ -235,7 +235,10 @@ class _Objects:
             )
 
     def _rules(self) -> tuple[str, dict[_Rule, str]]:
-        """Ask AWS for the security group ("" without one), and the ids of its ingress rules."""
+        """Ask AWS for the security group, and for its ingress rules' ids.
+
+        The security group is "" if there is none.
+        """
         groups = security_groups(self.aws, self.location.name)
         if not groups:
             return "", {}
@@ -264,7 +267,10 @@ class _Objects:
         return no("its policy differs")
 
     def make_role(self) -> None:
-        """Make the role, its policy and its instance profile; replace only an existing policy."""
+        """Make the role, its policy and its instance profile.
+
+        An existing policy is replaced; an existing role or profile is kept.
+        """
         iam = partial(self.aws.call, "iam")
         name = self.role_name
         tags = naming.pairs(self.tags)

@@ -1,4 +1,4 @@
-"""Rules for a cluster file, AWS account and machine, all checked before anything is made."""
+"""Rules for the file, account and machine, checked before any change."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
 
 
 def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]) -> None:
-    """Raise one PrerequisiteError if there are problems or `errors`, AWS's errors by question."""
+    """Raise one PrerequisiteError if there are problems or `errors`.
+
+    `errors` are AWS's errors by question.
+    """
     found = (*problems(spec, facts), *by_host(errors))
     if found:
         raise PrerequisiteError(
@@ -78,7 +81,7 @@ def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]
 
 
 def problems(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    """Yield the problems that the rules find, in the order of RULES: causes before consequences.
+    """Yield the problems that RULES find: causes come before consequences.
 
     A rule's parameters name its facts. A rule with an unknown fact is skipped.
     """
@@ -148,7 +151,7 @@ def _full(spec: ClusterSpec, subnets: Objects) -> Iterator[str]:
 
 
 def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator[str]:
-    """Yield why nodes could not reach AWS, or this machine could not reach the nodes.
+    """Yield why nodes cannot reach AWS, or this machine cannot reach nodes.
 
     Different routes are a problem too, because AWS would choose a subnet by
     chance.
@@ -184,7 +187,10 @@ def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator
 
 
 def _way_out(subnet: Object, tables: Objects) -> str:
-    """Return a subnet's default route: `public` (internet gateway), `private` (other) or `none`."""
+    """Return a subnet's default route: `public`, `private` or `none`.
+
+    A `public` route leads to an internet gateway, a `private` one elsewhere.
+    """
     own = []
     main = []
     for table in tables:

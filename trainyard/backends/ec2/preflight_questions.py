@@ -1,4 +1,4 @@
-"""Facts for the preflight of ec2: first from this machine, then in parallel from AWS."""
+"""Facts for the preflight: from this machine, then in parallel from AWS."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def quota(group: Group) -> str | None:
 def ask(
     spec: ClusterSpec, site: Site, location: Location
 ) -> tuple[Facts, dict[str, TrainyardError]]:
-    """Ask the questions of the preflight; return answers and errors by question.
+    """Ask the preflight's questions; return answers and errors by question.
 
     Most questions are left out if the region is not enabled, or the cluster has
     instances. Raises PrerequisiteError without credentials, RequestError if
@@ -92,7 +92,7 @@ def ask(
 
 
 def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, Object]:
-    """Ask AWS for the file's AMIs; return the existing AMIs by their names in the file.
+    """Ask AWS for the file's AMIs; return existing ones by name in the file.
 
     A name is an id, or an SSM parameter that holds an id. `running` maps names
     to the ids of running instances, which are kept even if the parameter has
@@ -162,7 +162,7 @@ def _quotas(spec: ClusterSpec, aws: Aws) -> list[Object]:
 
 
 def subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
-    """Ask AWS for the file's subnet, else for the default subnets in the file's zones."""
+    """Ask AWS for the file's subnet, else for its zones' default subnets."""
     if spec.ec2.subnet:
         return [*aws.described("subnets", {"subnet-id": [spec.ec2.subnet]})]
 
@@ -172,14 +172,17 @@ def subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
 
 
 def usable(spec: ClusterSpec, found: Iterable[Object]) -> list[Object]:
-    """Return the subnets whose nodes get an address that this machine can reach."""
+    """Return the subnets whose nodes this machine can reach."""
     if spec.ec2.use_internal_ips:
         return [*found]
     return [subnet for subnet in found if subnet["MapPublicIpOnLaunch"]]
 
 
 def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
-    """Ask IAM if this user may pass the profile's present or future role to instances."""
+    """Ask IAM if this user may pass the profile's role to instances.
+
+    The role of the cluster's own profile may not exist yet.
+    """
     caller = str(aws.caller["Arn"])
     if spec.ec2.instance_profile:
         roles = objects.profile(aws, spec.ec2.instance_profile).get("Roles", ())

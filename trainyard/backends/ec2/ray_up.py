@@ -1,4 +1,7 @@
-"""`ray up` as steps: its output shows the progress; AWS and Ray say whether it succeeded."""
+"""`ray up` as steps.
+
+Its output shows the progress; AWS and Ray say whether it succeeded.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class Launch:
         return desired.fingerprints(self.document, self.environment)
 
     def steps(self) -> list[Step]:
-        """Return a step for each part of `ray up`, and one that tags the head once Ray runs.
+        """Return a step for each part of `ray up`, and one that tags the head.
 
         For a head whose tags match the file, returns one step without action.
         """
@@ -98,7 +101,7 @@ class Launch:
         self.run = RayUp(file, self.location.log, self.location.environ, restart=is_new)
 
     def _has_passed(self, stage: int | None) -> Answer:
-        """Say whether `ray up` has reached a stage; if `stage` is None, whether it has ended.
+        """Say whether `ray up` has reached a stage; None means the end.
 
         Raises the cause of a failure.
         """
@@ -147,7 +150,7 @@ class Launch:
 
 
 def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> list[Step]:
-    """Ask AWS for the instances; return the steps that make the cluster match the file.
+    """Ask AWS for the instances; return steps that make them match the file.
 
     The steps end surplus and outdated instances, run `ray up`, set the leash,
     and wait for nodes.
@@ -190,7 +193,7 @@ def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> 
 
 
 def _cost(spec: ClusterSpec, location: Location) -> str:
-    """Return the size and price of a new cluster, and whether a leash is missing:
+    """Return the size and price of a new cluster, and if a leash is missing:
 
     `1 head m5.large; 3.11 USD an hour; no leash ends it`
     """
@@ -212,7 +215,7 @@ def _cost(spec: ClusterSpec, location: Location) -> str:
 
 
 def _differences(launch: Launch, head: Instance) -> str:
-    """Return how the file differs from the document that the head was made from.
+    """Return the file's differences from the document that made the head.
 
     This machine has that document if the head's newest `ray up` ran here.
     """
@@ -237,7 +240,7 @@ def _differences(launch: Launch, head: Instance) -> str:
 
 
 def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
-    """Say whether a group is above its maximum: the autoscaler then ends workers."""
+    """Say whether the autoscaler ends workers: a group exceeds its maximum."""
     running = Counter(each.group for each in found if each.runs and not each.is_head)
     return any(running[group.name] > group.most for group in spec.workers)
 

@@ -1,4 +1,4 @@
-"""The instances of a cluster as AWS lists them, and how to reach them by SSH."""
+"""A cluster's instances as AWS lists them, and how to reach them by SSH."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Instance:
 
 
 def of_cluster(location: Location) -> list[Instance]:
-    """Ask AWS for the instances with Ray's tag of this cluster, in any state, head first.
+    """Ask AWS for instances with Ray's cluster tag, in any state, head first.
 
     They may belong to another owner, or come from plain `ray up`. Raises
     RequestError if there are none, and the credentials belong to another
@@ -102,7 +102,7 @@ def reach(location: Location, instance: Instance) -> Connection:
 
 
 def inside(instance: Instance, words: Sequence[str], *, terminal: bool) -> list[str]:
-    """Return the command that runs `words` where Ray runs: in the container, if any."""
+    """Return the command that runs `words` in Ray's container, if any."""
     if naming.IMAGE not in instance.tags:
         return list(words)
     container = naming.resource(instance.tags[naming.CLUSTER])

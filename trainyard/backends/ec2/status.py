@@ -1,4 +1,4 @@
-"""The status of a cluster on EC2, its nodes' logs and shells, and the endpoint that runs use."""
+"""A cluster's status, its nodes' logs and shells, and the runs' endpoint."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ASK = (
 
 
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
-    """Ask AWS, Ray, and the head (by SSH) for the status of each declared or existing node."""
+    """Ask AWS, Ray and the head (by SSH) for the cluster's status."""
     location = locations.find(spec, site)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
@@ -102,7 +102,10 @@ def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
 
 
 def _autoscaler(location: Location, head: Instance) -> str:
-    """Ask the head by SSH if its autoscaler runs, and when it last wrote; Ray shows neither."""
+    """Ask the head by SSH if its autoscaler runs, and when it last wrote.
+
+    Ray shows neither.
+    """
     unknown = "it is not known whether the autoscaler on the head runs"
     words = snapshot.inside(head, ["bash", "-c", _ASK], terminal=False)
     try:
@@ -174,7 +177,7 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
 
 
 def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last lines of the logs of nodes, autoscaler and newest `ray up`.
+    """Return the last log lines of nodes, autoscaler and newest `ray up`.
 
     With `follow`, also returns later lines.
     """
@@ -200,7 +203,10 @@ def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") ->
 
 
 def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the `ssh` command to a node (name or instance id), or to its container."""
+    """Return the `ssh` command to a node, or to its container.
+
+    `node` is a name or an instance id.
+    """
     location = locations.find(spec, site)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     ids = {each.id: each.name for each in found.values()}

@@ -1,4 +1,4 @@
-"""A Ray cluster of another owner, reached at its address or through a Kubernetes service."""
+"""Another owner's Ray cluster, at an address or a Kubernetes service."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Return a finding for Ray's error, such as a wrong token or an unsupported version.
+    """Return a finding for Ray's error, for example about a wrong token.
 
     Silence is no finding, because `cluster.status` shows it.
     """
@@ -90,10 +90,11 @@ def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
 
 
 def connect(spec: ClusterSpec, site: Site) -> Endpoint:
-    """Return the endpoint; for a Kubernetes service, a port-forward that ends with this process.
+    """Return the endpoint; for a Kubernetes service, a port-forward.
 
-    Raises PrerequisiteError for a missing token or service, and NotReadyError
-    if the service has no running pod.
+    The port-forward ends with this process. Raises PrerequisiteError for a
+    missing token or service, and NotReadyError if the service has no running
+    pod.
     """
     section = _section(spec)
     if not section.service:
@@ -173,7 +174,7 @@ def _answer(spec: ClusterSpec, site: Site) -> Answer:
 
 
 def _last_error(endpoint: Endpoint) -> str:
-    """Return the port-forward's newest error; "" without an error or a port-forward."""
+    """Return the newest error of a port-forward; "" without either."""
     if endpoint.tunnel:
         return forward.last_error(int(endpoint.address.rpartition(":")[2]))
     return ""

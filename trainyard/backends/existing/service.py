@@ -1,4 +1,4 @@
-"""Another owner's Ray cluster on Kubernetes, reached at the pod behind its service."""
+"""Another owner's Ray cluster on Kubernetes, at the pod behind a service."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class Service:
 
 
 def named(section: ExistingSection, site: Site) -> Service:
-    """Return the file's service without a query; PrerequisiteError for a missing context."""
+    """Return the file's service, without a query.
+
+    Raises PrerequisiteError for a missing context.
+    """
     access = config.access(
         site.environ,
         kubeconfig=section.kubeconfig,
@@ -49,10 +52,11 @@ def named(section: ExistingSection, site: Site) -> Service:
 
 
 def address(service: Service) -> str:
-    """Forward the service's port, and return its URL here, valid while this process lives.
+    """Forward the service's port; return its URL on this machine.
 
-    Raises MissingServiceError; NotReadyError if no pod behind the service runs;
-    RequestError if the port leads to no port of the pods.
+    The URL is valid while this process lives. Raises MissingServiceError;
+    NotReadyError if no pod behind the service runs; RequestError if the port
+    leads to no port of the pods.
     """
     described = service.kube.get(SERVICE, service.name, service.namespace)
     if described is None:
@@ -115,7 +119,10 @@ def pod_behind(service: Service, described: Object) -> Object | None:
 
 
 def port_of(service: Service, described: Object, pod: Object) -> int:
-    """Return the pod's port behind the service's port (core/v1, ServicePort.targetPort)."""
+    """Return the pod's port behind the service's port.
+
+    This is `targetPort` of core/v1's ServicePort.
+    """
     ports = {}
     for port in described["spec"].get("ports") or ():
         ports[int(port["port"])] = port.get("targetPort") or port["port"]

@@ -64,7 +64,7 @@ def up_steps(spec: ClusterSpec, site: Site, section: Section = None) -> list[Sta
 
 
 def documents(spec: ClusterSpec, site: Site, section: Section = None) -> list[Object]:
-    """Return the objects that `up` would apply, without Secrets and secret variables.
+    """Return what `up` would apply, without Secrets and secret variables.
 
     Asks Kubernetes and the registry; raises the same errors as the steps of
     `up`.
@@ -183,9 +183,10 @@ def _object_steps(desired: Desired) -> list[Step]:
 
 
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
-    """Return the step that refuses to change another user's cluster, or adopts it with --adopt.
+    """Return a step that refuses another user's cluster, or adopts it.
 
-    Returns [] for this user's cluster, or if nothing would change.
+    With --adopt, the step takes the cluster over. Returns [] for this user's
+    cluster, or if nothing would change.
     """
     where = desired.location
     site = desired.site

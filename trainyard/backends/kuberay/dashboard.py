@@ -19,11 +19,11 @@ class Dashboard:
     location: Location
 
     def address(self) -> str:
-        """Return the dashboard's URL on this machine, valid while this process lives."""
+        """Return the dashboard's local URL, valid while this process lives."""
         return f"http://{forward.LOOPBACK}:{self._port()}"
 
     def ray_client(self, port: int) -> str:
-        """Return Ray Client's address on this machine, valid while this process lives."""
+        """Return Ray Client's local address, valid while this process lives."""
         return f"ray://{forward.LOOPBACK}:{self._forwarded(port)}"
 
     def last_error(self) -> str:
@@ -31,10 +31,10 @@ class Dashboard:
         return forward.last_error(self._port())
 
     def alive(self, token: str | None, cluster_pods: Iterable[Object]) -> frozenset[str]:
-        """Ask Ray for the names of its living nodes; OutsideError without an answer.
+        """Ask Ray for the names of its living nodes.
 
-        A node that is older than its pod is a dead predecessor, which Ray calls
-        alive for a while.
+        Raises OutsideError without an answer. A node that is older than its pod
+        is a dead predecessor, which Ray calls alive for a while.
         """
         started = {naming.node_name(pod): pods.ray_started(pod) for pod in cluster_pods}
         return ray_nodes.alive(self.address(), token, started=started)

@@ -1,4 +1,4 @@
-"""How long a fault must last to be an error: Kubernetes repairs most faults itself."""
+"""Faults count only if they last: Kubernetes repairs most faults itself."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ PULL = 2 * 3600.0
 
 
 class Debounce:
-    """Measures how long each cause lasts; a cause that disappeared starts at 0 again."""
+    """Measures how long each cause lasts without interruption."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._since: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def expired(self, causes: Sequence[Diagnosis]) -> Diagnosis | None:
-        """Record the present causes; return the first that outlasted its tolerance, or None.
+        """Record the causes; return the first that outlasted its tolerance.
 
-        The result names all nodes with the same message.
+        Returns None without such a cause. The result names all nodes with the
+        same message.
         """
         now = self._now()
         # A lasting cause keeps its key; its message may change.

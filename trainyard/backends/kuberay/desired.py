@@ -70,7 +70,10 @@ class Desired:
 
     @property
     def never_started(self) -> bool:
-        """Say whether the RayCluster's head was never ready, so that there are no runs."""
+        """Say whether the RayCluster's head was never ready.
+
+        Such a RayCluster has no runs.
+        """
         live = self.live
         if live is None:
             return False
@@ -83,7 +86,7 @@ class Desired:
 
 
 def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
-    """Ask Kubernetes and the registry for the existing cluster and the desired images.
+    """Ask Kubernetes for the existing cluster, the registry for the images.
 
     Raises an error if the cluster cannot be made, such as for missing rights or
     a missing image.
@@ -131,7 +134,7 @@ def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
 def _logins(
     cluster: str, section: KuberaySection, images: Sequence[PinnedImage], live: Object | None
 ) -> tuple[Object | None, tuple[str, ...]]:
-    """Return the Secret that Trainyard makes, and the names of all pull Secrets."""
+    """Return the Secret to make, and the names of all pull Secrets."""
     if live and any(image.is_kept for image in images):
         # A kept image is pulled with the Secrets that the cluster was made with.
         pod = live["spec"]["headGroupSpec"]["template"]["spec"]
@@ -155,14 +158,17 @@ def _running(live: Object | None) -> dict[str, str]:
 
 
 def _reference(image: PinnedImage, running: str | None) -> str:
-    """Return the running reference if its digest is the image's: another name is no drift."""
+    """Return the running reference if its digest is the image's.
+
+    Another name of the same image is no drift.
+    """
     if running and image.digest and running.endswith(f"@{image.digest}"):
         return running
     return image.reference
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
-    """Return the RayCluster; without the right to read it, raise all missing rights."""
+    """Return the RayCluster; if that is forbidden, name all missing rights."""
     try:
         return location.ray_cluster(where)
     except ForbiddenError:
@@ -173,7 +179,7 @@ def _live(where: Location, spec: ClusterSpec) -> Object | None:
 def pull_secret(
     cluster: str, images: Sequence[PinnedImage], *, others: Sequence[str], name: str
 ) -> Object | None:
-    """Return the Secret with the logins for these images; None if they need no login.
+    """Return the Secret with the images' logins; None if they need none.
 
     `others` are the file's kuberay.pull_secrets. A login that only Docker can
     use raises PrerequisiteError; with `others`, it is left out.

@@ -1,4 +1,4 @@
-"""Findings of `cluster.doctor` on Kubernetes: a missing or old operator, and hosts with faults."""
+"""Findings of `cluster.doctor` about the operator and about hosts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPERATOR = "KubeRay operator"
 
 
 def findings(where: Location) -> list[Finding]:
-    """Return the findings on the operator, and on the hosts of the cluster's pods.
+    """Return findings on the operator, and on the hosts of the cluster's pods.
 
     Without pods nothing is checked. Checks for which the user lacks a right are
     skipped.

@@ -1,4 +1,4 @@
-"""The steps that remove a cluster from Kubernetes, and check that nothing is left."""
+"""The steps that remove a cluster from Kubernetes until nothing is left."""
 
 from __future__ import annotations
 

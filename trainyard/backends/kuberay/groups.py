@@ -19,7 +19,10 @@ HEAD = "head"
 
 @dataclass(frozen=True)
 class Group:
-    """A group of `least` to `most` nodes, and each node's resources for Ray; memory in bytes."""
+    """A group of `least` to `most` nodes, and each node's resources for Ray.
+
+    `memory` is in bytes.
+    """
 
     name: str
     least: int
@@ -63,7 +66,7 @@ def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
 
 
 def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
-    """Yield each group whose number of nodes drifted: `cpu: 2 nodes now, 3 nodes desired`."""
+    """Yield each group's drift in size: `cpu: 2 nodes now, 3 nodes desired`."""
     if cluster is None:
         return
     made = of_cluster(cluster)
@@ -76,7 +79,10 @@ def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
 
 
 def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
-    """Return a group's pods, ready ones first, leaving ones last; at most one for the head."""
+    """Return a group's pods, ready ones first and leaving ones last.
+
+    For the head, returns at most one pod.
+    """
     found = [pod for pod in cluster_pods if pods.group(pod) == group]
     found.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
     if group == HEAD:
@@ -85,7 +91,10 @@ def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
 
 
 def awaited(cluster: Object | None, cluster_pods: Sequence[Object]) -> list[Object]:
-    """Return the pods that a ready cluster needs; of a group that grows, only the minimum."""
+    """Return the pods that a ready cluster needs.
+
+    A group that grows needs only its minimum.
+    """
     made = of_cluster(cluster)
     found: list[Object] = []
     for name in dict.fromkeys(map(pods.group, cluster_pods)):
@@ -98,7 +107,7 @@ def awaited(cluster: Object | None, cluster_pods: Sequence[Object]) -> list[Obje
 
 
 def missing(cluster: Object, cluster_pods: Sequence[Object]) -> list[str]:
-    """Return the groups with fewer pods than their minimum; leaving pods count, too."""
+    """Return groups with fewer pods than their minimum. Leaving pods count."""
     existing = [pods.group(pod) for pod in cluster_pods]
     groups = of_cluster(cluster).values()
     return [group.name for group in groups if existing.count(group.name) < group.least]
@@ -128,7 +137,10 @@ def _number(option: object) -> int | None:
 
 
 def _resources(option: str) -> dict[str, float]:
-    """Parse `ray start`'s option `resources`, JSON in shell quotes; {} if it is not valid."""
+    """Parse the option `resources` of `ray start`: JSON in shell quotes.
+
+    Returns {} for invalid JSON or quotes.
+    """
     try:
         return dict(json.loads("".join(shlex.split(option)) or "{}"))
     except ValueError:

@@ -1,4 +1,7 @@
-"""Convert KubeRay's RayCluster, RayJob or RayService (v1, v1alpha1) to a cluster file."""
+"""Convert KubeRay's RayCluster, RayJob or RayService to a cluster file.
+
+Both versions of these kinds work: v1 and v1alpha1.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and notes on lost, changed and job settings."""
+    """Return the cluster file, and notes on lost, changed and job settings."""
     key = _CLUSTER_OF.get(document["kind"])
     if key is None:
         return _Conversion(document).run()
@@ -159,7 +162,10 @@ class _Conversion:
     def _replicas(
         self, place: tuple[Step, ...], name: str, *, grows: bool, hosts: int
     ) -> tuple[int, int, int]:
-        """Return the least, desired and most replicas (KubeRay's GetWorkerGroupDesiredReplicas)."""
+        """Return the least, desired and most replicas.
+
+        The rules are those of KubeRay's GetWorkerGroupDesiredReplicas.
+        """
         replicas = self._from.take(*place, "replicas")
         least = self._from.take(*place, "minReplicas") or 0
         most = self._from.take(*place, "maxReplicas")
@@ -186,7 +192,10 @@ class _Conversion:
         return least, wanted, most
 
     def _group(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return the keys that head and workers share; put pods' settings below kuberay.groups."""
+        """Return the keys that head and workers share.
+
+        Puts the pods' settings below kuberay.groups.
+        """
         found = self._sizes(place, name)
         if self._from.see(*place, "serviceType") == "ClusterIP":
             self._from.take(*place, "serviceType")
@@ -202,7 +211,7 @@ class _Conversion:
         return found
 
     def _pods(self, place: tuple[Step, ...], name: str) -> None:
-        """Put labels, annotations and placement of a group's pods below kuberay.groups."""
+        """Put pods' labels, annotations and placement below kuberay.groups."""
         pods: dict[str, Any] = self._groups.get(name, {})
         template = (*place, "template")
         for key in ("labels", "annotations"):
@@ -227,7 +236,7 @@ class _Conversion:
             self._groups[name] = pods
 
     def _sizes(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return a group's CPUs, memory and GPUs: the limits, else the requests.
+        """Return a group's CPUs, memory and GPUs: limits, else requests.
 
         Requests below the limits are put below kuberay.groups.
         """
@@ -280,7 +289,7 @@ class _Conversion:
     def _start(
         self, place: tuple[Step, ...], name: str, sizes: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the parameters of `ray start`, by a cluster file's keys or in `ray_start`."""
+        """Return the parameters of `ray start` as a cluster file's keys."""
         found: dict[str, Any] = {}
         words: dict[str, Any] = {}
         rest: dict[str, Any] = {}
@@ -335,7 +344,10 @@ class _Conversion:
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
-        """Take the groups' env; return what all share, put the rest below kuberay.groups."""
+        """Take the groups' env; return the variables that all groups share.
+
+        Puts the rest below kuberay.groups.
+        """
         by_group = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
@@ -357,7 +369,7 @@ class _Conversion:
         return shared
 
     def _group_env(self, group: str, env: Mapping[str, Any]) -> None:
-        """Put a group's own variables below kuberay.groups, or note why one does not fit."""
+        """Put a group's variables below kuberay.groups, or note why not."""
         own = {}
         without_text = []
         by_trainyard = []
@@ -377,7 +389,7 @@ class _Conversion:
             self._groups.setdefault(group, {})["env"] = own
 
     def _shared_pods(self, places: Sequence[tuple[Step, ...]]) -> None:
-        """Take the service account, pull Secrets and volumes that all groups share."""
+        """Take the groups' common service account, pull Secrets and volumes."""
         specs = [(*place, "template", "spec") for place in places]
         for theirs, ours in (
             ("serviceAccountName", "service_account"),
@@ -424,7 +436,7 @@ class _Conversion:
             )
 
     def _mounted(self, place: tuple[Step, ...]) -> list[dict[str, Any]]:
-        """Return the mounts of Ray's container that `kuberay.volumes` can express."""
+        """Return the mounts in Ray's container that fit `kuberay.volumes`."""
         volumes = self._from.see(*place, "template", "spec", "volumes") or []
         sources = {volume["name"]: volume for volume in volumes}
         found = []

@@ -1,4 +1,4 @@
-"""The leash of a RayCluster: a pod whose account may delete only this RayCluster."""
+"""The leash is a pod whose account may delete only its RayCluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PART = "io.trainyard/part"
 
 
 def of(where: Location) -> Leash:
-    """Return the functions of the leash. A cluster's age counts from its RayCluster's creation."""
+    """Return the leash. Its deadline counts from the RayCluster's creation."""
     return Leash(
         lambda: observe(where),
         lambda: made(location.ray_cluster(where)),
@@ -93,7 +93,10 @@ def put(where: Location, leash: LeashStatus) -> None:
 
 
 def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) -> Sequence[Object]:
-    """Return the leash's objects; image, placement, pull Secrets and user are the head's."""
+    """Return the leash's objects.
+
+    Image, placement, pull Secrets and user are the head's.
+    """
     head = live["spec"]["headGroupSpec"]["template"]["spec"]
     container = head["containers"][0]
     labels = {**naming.labels(where.name), _PART: "leash"}
@@ -145,7 +148,7 @@ def take_off(where: Location) -> None:
 
 
 def release_secrets(where: Location) -> None:
-    """Remove the Secrets' ownerReferences, so that they outlive the RayCluster."""
+    """Let the Secrets outlive the RayCluster: remove their ownerReferences."""
     for secret in _secrets(where):
         if secret["metadata"].get("ownerReferences"):
             _own(where, secret, None)

@@ -28,7 +28,7 @@ def discover(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Ask each Kubernetes of these clusters and records for Trainyard's RayClusters.
+    """Ask the Kubernetes of clusters and records for Trainyard's RayClusters.
 
     Returns where the given clusters are or would be, and the other RayClusters.
     `states` are the directories of records. `region` is not used.
@@ -74,7 +74,7 @@ def discover(
 def _located(
     clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Location], dict[str, str]]:
-    """Return the locations by cluster name, and why other locations are unknown."""
+    """Return locations by cluster name, and why others are unknown."""
     locations = {}
     problems = {}
     for spec, site in clusters:
@@ -112,7 +112,7 @@ def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
 
 
 def _recorded(states: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Kube]:
-    """Yield the Kubernetes of each record with a usable kubeconfig and context."""
+    """Yield the Kubernetes of records with a usable kubeconfig and context."""
     for state in states:
         record = read_json(state / "cluster.json") or {}
         files = {}

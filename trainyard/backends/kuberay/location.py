@@ -43,9 +43,10 @@ class Location:
 
 @dataclass(frozen=True)
 class Record:
-    """The recorded location, which stays right if the file or the current context changes.
+    """The recorded location of a cluster.
 
-    `kubeconfig` is a list of paths, separated as in $KUBECONFIG.
+    It stays right if the file or the current context changes. `kubeconfig` is a
+    list of paths, separated as in $KUBECONFIG.
     """
 
     name: str
@@ -101,7 +102,7 @@ def of_section(spec: ClusterSpec, site: Site, section: KuberaySection) -> Locati
 
 
 def _owner(site: Site) -> str:
-    """Return this user as an owner: $TRAINYARD_OWNER, else the recorded one, else user@host."""
+    """Return $TRAINYARD_OWNER, else the recorded owner, else user@host."""
     record = read(site)
     if record and record.owner:
         return given(site.environ) or record.owner
@@ -178,7 +179,7 @@ def kubectl_words(location: Location) -> list[str]:
 
 
 def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
-    """Return kubectl's arguments that run `command` on a node; "" opens a shell."""
+    """Return kubectl's words that run `command` on a node; "" opens a shell."""
     container = naming.WORKER_CONTAINER
     if pods.is_head(pod):
         container = naming.HEAD_CONTAINER
@@ -191,7 +192,10 @@ def exec_words(location: Location, pod: Object, command: str, *, terminal: bool)
 
 
 def ray_cluster(location: Location) -> Object | None:
-    """Ask for the RayCluster; RequestError if Trainyard did not make the one of this name."""
+    """Ask for the RayCluster.
+
+    Raises RequestError if Trainyard did not make the one of this name.
+    """
     live = location.kube.get(RAY_CLUSTER, location.name, namespace=location.namespace)
     if live is None or is_ours(live, location.name):
         return live
@@ -218,7 +222,7 @@ def owners(found: Mapping[str, Any]) -> list[Owner]:
 
 
 def owner_of(live: Object, name: str) -> Object:
-    """Return the ownerReference that makes Kubernetes remove an object with the RayCluster."""
+    """Return the ownerReference of objects to remove with the RayCluster."""
     return {
         "apiVersion": RAY_CLUSTER.api,
         "kind": RAY_CLUSTER.name,

@@ -1,4 +1,4 @@
-"""Names and labels of a cluster's objects on Kubernetes, which later commands search for."""
+"""Names and labels by which later commands find a cluster's objects."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def of_pods(name: str) -> str:
 
 
 def node_name(pod: Mapping[str, Any]) -> str:
-    """Return the name of a pod's Ray node: `head`, or group and the pod's suffix (`gpu-x7k2p`).
+    """Return a Ray node's name: `head`, or group and pod suffix (`gpu-x7k2p`).
 
     `ray start` in the pod makes the same name from $HOSTNAME (kuberay/manifest,
     `_ray_start`).

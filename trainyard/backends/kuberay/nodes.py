@@ -1,4 +1,4 @@
-"""The states of a cluster's nodes, and the nodes that a run may expect; pure."""
+"""States of a cluster's nodes, and the nodes that a run may expect; pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def statuses(
 
 
 def text(nodes: Iterable[NodeStatus]) -> str:
-    """Join the nodes' details, each once: `head: pulls the image; a, b: starts Ray`."""
+    """Join the nodes' details: `head: pulls the image; a, b: starts Ray`."""
     by_detail: dict[str, list[str]] = {}
     for node in nodes:
         if node.detail:
@@ -53,7 +53,7 @@ def text(nodes: Iterable[NodeStatus]) -> str:
 
 
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
-    """Yield the nodes that a run may expect; Ray may add or remove `optional` nodes.
+    """Yield nodes for a run to expect; Ray may add or remove `optional` ones.
 
     If a group is above its minimum, all its nodes are optional: Ray chooses
     which to remove.

@@ -1,4 +1,4 @@
-"""The objects made before a RayCluster: namespace, token, image login, outputs claim."""
+"""Objects made before a RayCluster: namespace, token, login, outputs claim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def namespace_step(location: Location, document: Object) -> Step:
-    """Return the step that makes the namespace; an unreadable one counts as existing."""
+    """Return the step that makes the namespace.
+
+    An unreadable namespace counts as existing.
+    """
 
     def done() -> Answer:
         try:
@@ -64,7 +67,10 @@ def token(location: Location) -> str | None:
 
 
 def login_step(location: Location, document: Object | None) -> Step:
-    """Return the step that makes the pull Secret; without a document, that removes it."""
+    """Return the step that makes the pull Secret.
+
+    Without a document, the step removes an unneeded Secret.
+    """
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:
@@ -147,6 +153,6 @@ def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
 
 
 def make(location: Location, kind: Kind, document: Object) -> None:
-    """Create an object, or keep the one that another command created meanwhile."""
+    """Create an object, unless another command created it meanwhile."""
     with suppress(ConflictError):
         location.kube.create(kind, document, namespace=location.namespace)

@@ -1,4 +1,4 @@
-"""The KubeRay operator: an existing one is used, else one is installed with Helm, CRDs first."""
+"""Use the existing KubeRay operator, or install one with Helm, CRDs first."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _IMAGE = re.compile(
 class Kuberay:
     """A Kubernetes' KubeRay when the command began, and how to install KubeRay.
 
-    `serves`: the API server knows the kind RayCluster. `operators` are the operators' Deployments;
-    None if the user may not list Deployments.
+    `serves`: the API server knows the kind RayCluster. `operators` are the
+    operators' Deployments; None if the user may not list Deployments.
     """
 
     location: Location
@@ -95,7 +95,7 @@ def read(location: Location, site: Site) -> Kuberay:
 
 
 def steps(kuberay: Kuberay) -> list[Step]:
-    """Return the steps that install KubeRay, or check that the existing operator runs."""
+    """Return the steps that install KubeRay, or check the existing operator."""
     steps: list[Step] = []
     after = None
     if not kuberay.serves:
@@ -112,14 +112,15 @@ def helm_of(location: Location, site: Site) -> Helm:
 
 
 def how_to_apply(section: Section) -> str:
-    """Return the command that upgrades KubeRay's CRDs, which Helm never upgrades."""
+    """Return the command that upgrades KubeRay's CRDs: Helm never does that."""
     return f"helm show crds {section.chart} | kubectl apply --server-side --force-conflicts -f -"
 
 
 def find(kube: Kube) -> tuple[Object, ...] | None:
-    """Return the operators' Deployments in all namespaces; None if listing is forbidden.
+    """Return the operators' Deployments in all namespaces.
 
-    They are found by the chart's label; if none has it, by the image.
+    They are found by the chart's label; if none has it, by the image. Returns
+    None if the user may not list Deployments.
     """
     labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
     if labelled is None:
@@ -130,7 +131,7 @@ def find(kube: Kube) -> tuple[Object, ...] | None:
 
 
 def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
-    """Return the operator's Helm release if Trainyard installed it, or began to.
+    """Return the operator's Helm release if Trainyard made it, or began to.
 
     An incomplete release lacks Trainyard's description. It counts if its
     namespace has Trainyard's label.
@@ -166,7 +167,7 @@ def _image(deployment: Object) -> re.Match[str] | None:
 
 
 def is_old(deployment: Object) -> bool:
-    """Say whether an operator is too old; False if its image's tag has no version."""
+    """Say whether an operator is too old; False if its tag has no version."""
     image = _image(deployment)
     if image is None or image["version"] is None:
         return False
@@ -211,7 +212,7 @@ def _crds_step(kuberay: Kuberay) -> Step:
 
 
 def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
-    """Return the step that installs a missing operator, and waits until one runs."""
+    """Return the step that installs a missing operator and waits for one."""
     kube = kuberay.location.kube
     debounce = Debounce()
 
@@ -238,7 +239,7 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
 
 
 def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce, *, has_run: bool) -> None:
-    """Raise why the operator has no ready pod, once the cause outlasts its tolerance."""
+    """Raise why the operator has no ready pod, if the cause lasts too long."""
     namespace = deployment["metadata"]["namespace"]
     # The user may read Deployments, but perhaps not pods.
     found = if_allowed(kube.list, POD, namespace=namespace, labels=LABELLED) or []

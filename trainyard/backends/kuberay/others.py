@@ -1,4 +1,4 @@
-"""RayClusters that Trainyard did not make, each with a cluster file that uses it."""
+"""RayClusters that Trainyard did not make, with cluster files that use them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 def discover(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """List the RayClusters without Trainyard's label; None means all namespaces.
+    """List RayClusters without Trainyard's label; None means all namespaces.
 
     Raises PrerequisiteError for a missing context, OutsideError if the user may
     not list RayClusters.
@@ -38,7 +38,7 @@ def discover(
 
 
 def _described(cluster: Object, context: str) -> OthersCluster:
-    """Describe a RayCluster, with a file that uses its service (backend existing).
+    """Describe a RayCluster, with a file (backend existing) for its service.
 
     Notes say if the service's name is a guess, or if the cluster needs no
     token.

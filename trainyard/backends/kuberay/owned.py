@@ -1,4 +1,4 @@
-"""The objects that the RayCluster owns: disruption budget and network policy."""
+"""The objects that a RayCluster owns: disruption budget, network policy."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _RAY = (naming.HEAD_CONTAINER, naming.WORKER_CONTAINER)
 
 @dataclass(frozen=True)
 class Ended:
-    """How a container ended; `started` is RFC 3339, as Kubernetes writes times."""
+    """How a container ended. `started` is a time as in RFC 3339."""
 
     reason: str
     code: int
@@ -117,7 +117,7 @@ def internal_ip(host: Object) -> str:
 
 
 def offered(host: Object, resource: str) -> int:
-    """Return how many GPUs a Kubernetes node offers to pods, including those in use."""
+    """Return how many GPUs a host offers to pods, including those in use."""
     allocatable = (host.get("status") or {}).get("allocatable") or {}
     return int(allocatable.get(resource, 0))
 
@@ -127,7 +127,7 @@ def runs_ray(pod: Object) -> bool:
 
 
 def ray_started(pod: Object) -> float:
-    """Return when Ray's container started, in Unix seconds; 0 if it does not run."""
+    """Return Ray's start in Unix seconds; 0 if its container does not run."""
     for container in containers(pod):
         if container.name in _RAY:
             return seconds(container.running_since)
@@ -135,7 +135,7 @@ def ray_started(pod: Object) -> float:
 
 
 def is_backing_off(pod: Object) -> bool:
-    """Say whether Ray waits for a retry of the kubelet, which may take 5 min."""
+    """Say whether Ray waits for the kubelet's retry, which may take 5 min."""
     waits = any(container.waiting in BACKING_OFF for container in containers(pod))
     return waits and not is_leaving(pod) and not runs_ray(pod)
 
@@ -214,7 +214,7 @@ def _ended(terminated: Mapping[str, Any] | None) -> Ended | None:
 
 
 def when(event: Object) -> float:
-    """Return when an event was last seen, in Unix seconds by the cluster's clock."""
+    """Return an event's last time, in Unix seconds of the cluster's clock."""
     return seconds(event.get("lastTimestamp") or event.get("eventTime"))
 
 

@@ -1,4 +1,7 @@
-"""`cluster.down --purge`: removes all that Trainyard installed and no other cluster needs."""
+"""`cluster.down --purge` also removes what Trainyard installed.
+
+It removes nothing that another cluster needs.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT, *RAY_KINDS)
 
 
 def steps(where: Location, site: Site) -> list[Step]:
-    """Return the steps of --purge; for each thing that stays, a step without action says why.
+    """Return the steps of --purge.
 
-    Raises RequestError if other Ray objects need the operator, ForbiddenError
-    if the user may not list them, and PrerequisiteError if Helm is missing but
-    needed.
+    For each thing that stays, a step without action says why. Raises
+    RequestError if other Ray objects need the operator, ForbiddenError if the
+    user may not list them, and PrerequisiteError if Helm is missing but needed.
     """
     section = where.section.operator
     helm = operator.helm_of(where, site)
@@ -55,7 +58,7 @@ def steps(where: Location, site: Site) -> list[Step]:
 
 
 def refuse_while_needed(where: Location, what: str = "the KubeRay operator") -> None:
-    """Raise RequestError if any namespace has another Ray object, which needs `what`."""
+    """Raise RequestError if any other Ray object, anywhere, needs `what`."""
     users = []
     for kind in RAY_KINDS:
         for found in where.kube.list(kind):
@@ -123,7 +126,10 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
-    """Return a step that removes the unused namespaces, and one for each that stays."""
+    """Return the step that removes the unused namespaces.
+
+    For each namespace that stays, a step without action says why.
+    """
     reasons = {name: _why_it_stays(where, name) for name in names}
     ours = [name for name, reason in reasons.items() if not reason]
 
@@ -155,7 +161,7 @@ def _why_it_stays(where: Location, name: str) -> str:
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:
-    """Return a namespace's objects that are neither this cluster's nor the operator's.
+    """Return a namespace's objects without this cluster's and the operator's.
 
     Kinds that the user may not list are skipped.
     """
@@ -168,7 +174,7 @@ def _tenants(where: Location, namespace: str) -> list[str]:
 
 
 def _is_known(kind: Kind, found: Object, where: Location) -> bool:
-    """Say whether an object is this cluster's, the operator's, or owned by a RayCluster.
+    """Say whether this cluster, the operator or a RayCluster owns an object.
 
     A RayCluster of another user is named itself, so its pods need no mention.
     """

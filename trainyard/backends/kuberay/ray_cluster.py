@@ -1,7 +1,7 @@
-"""The RayCluster: its drift from the file, its creation, and its predecessor's removal.
+"""The RayCluster: its drift from the file, its creation, its replacement.
 
 KubeRay 1.5 changes a running cluster only in part
-(ray-operator/controllers/ray/ raycluster_controller.go, reconcilePods): it
+(ray-operator/controllers/ray/raycluster_controller.go, reconcilePods): it
 resizes groups and makes new groups. A changed pod template affects only later
 pods. Pods of a removed group stay.
 """
@@ -43,7 +43,8 @@ _UNKNOWN_FIELD = "field not declared in schema"
 class Change:
     """One difference between the running RayCluster and the file.
 
-    `applied`: KubeRay makes the change on a running cluster. `ends_nodes`: a group gets smaller.
+    `applied`: KubeRay makes the change on a running cluster. `ends_nodes`: a
+    group gets smaller.
     """
 
     text: str
@@ -66,7 +67,7 @@ def changes(live: Object, desired: Object) -> tuple[Change, ...]:
 
 
 def _differing(old: Words, new: Words) -> list[tuple[str, str]]:
-    """Return the keys that differ, without those implied by another difference."""
+    """Return the keys that differ, without those that others imply."""
     differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     moved = [group for group, word in differing if not word]
     has_size = any(word in _OF_SIZE for group, word in differing if group not in moved)
@@ -138,7 +139,7 @@ def _described_group(group: Object) -> dict[str, Any]:
 
 
 def carried(desired: Object, live: Object | None) -> Object:
-    """Return the desired RayCluster with the live `replicas` where the autoscaler sets them.
+    """Return the desired RayCluster, with the autoscaler's live `replicas`.
 
     The API server replaces the whole list of groups: the CRD names no key.
     """

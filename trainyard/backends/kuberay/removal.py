@@ -21,7 +21,7 @@ Left = Sequence[tuple[Kind, Object]]
 
 
 def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]) -> frozenset[str]:
-    """Return the uids of the live RayCluster, and of former ones that still have pods.
+    """Return the uids of the live RayCluster, and of former ones with pods.
 
     A RayCluster that Trainyard did not make is left out.
     """
@@ -41,7 +41,7 @@ def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]
 def ray_cluster_step(
     location: Location, id: str, title: str, uids: frozenset[str], *, disruptive: bool
 ) -> Step:
-    """Return the step that removes these RayClusters, and waits for the end of their objects.
+    """Return the step that removes RayClusters, and awaits their objects' end.
 
     Without the wait, a service that is removed late would block its successor's
     name.
@@ -80,7 +80,7 @@ def step(
     *,
     disruptive: bool = False,
 ) -> Step:
-    """Return the step that removes objects, and waits until `left` returns none.
+    """Return the step that removes objects, and waits until none is left.
 
     `remove` defaults to the deletion of all that `left` returns.
     """
@@ -114,7 +114,7 @@ def names(left: Left) -> str:
 
 
 def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = None) -> None:
-    """Wait until `left` returns nothing; after GONE_SECONDS raise LeftoverError."""
+    """Wait until nothing is `left`; raise LeftoverError after GONE_SECONDS."""
     clock = clock or Clock()
     give_up = clock.now() + GONE_SECONDS
     while remaining := left():

@@ -59,7 +59,7 @@ def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
 
 
 def refuse_missing(where: Location, verbs: Verbs) -> None:
-    """Ask Kubernetes for these rights; raise ForbiddenError with all that the user lacks."""
+    """Raise ForbiddenError with all of these rights that the user lacks."""
     everything = Right("*", "*", "*")
     if where.kube.may(everything, namespace=where.namespace):
         return

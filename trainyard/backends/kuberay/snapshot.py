@@ -33,10 +33,11 @@ def if_allowed(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The pods of one owner, head first, and all events of their namespace, oldest first.
+    """The pods of one owner, head first, and their namespace's events.
 
-    `owner` is a RayCluster or a Deployment. `name` returns a pod's name in
-    messages. A pod may wait `wait_for_machines` seconds for a host.
+    The oldest event comes first. `owner` is a RayCluster or a Deployment.
+    `name` returns a pod's name in messages. A pod may wait `wait_for_machines`
+    seconds for a host.
     """
 
     kube: Kube
@@ -75,7 +76,10 @@ class Snapshot:
         return tuple(found)
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
-        """Read a log's last lines, of the present or `former` run; an error becomes text."""
+        """Read the last lines of a log; return an error as text.
+
+        `former` selects the container's previous run.
+        """
         try:
             return self.kube.logs(
                 pods.name(pod),
@@ -108,7 +112,7 @@ def read(where: Location) -> Snapshot:
 
 
 def cluster_pods(where: Location) -> list[Object]:
-    """Return the pods, those of a former RayCluster included: head first, then by age."""
+    """Return the pods, even of a former RayCluster: head first, then by age."""
     labels = naming.of_ray_cluster(where.name)
     found = where.kube.list(POD, namespace=where.namespace, labels=labels)
 
@@ -137,6 +141,6 @@ def of_pods(
 
 
 def _events(kube: Kube, namespace: str) -> tuple[Object, ...]:
-    """Return a namespace's events, oldest first; () if the user may not list them."""
+    """Return events, oldest first; () if the user may not list them."""
     found = if_allowed(kube.list, EVENT, namespace=namespace) or ()
     return tuple(sorted(found, key=pods.when))

@@ -104,7 +104,7 @@ def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus
 
 
 def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
-    """Return the dashboard's endpoint, a port-forward that ends with this process.
+    """Return the endpoint: a port-forward that ends with this process.
 
     Raises NotReadyError if no head runs.
     """
@@ -180,7 +180,7 @@ def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, 
 
 
 def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
-    """Return the operator's problems, then the nodes' details: `head: pulls the image`."""
+    """Join the operator's problems, then the nodes' details."""
     problems = [cause.summary for cause in explain_operator(snapshot)]
     return "; ".join(filter(None, (*problems, nodes.text(node_statuses))))
 
@@ -188,7 +188,7 @@ def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
 def _ask_ray(
     dashboard: Dashboard, token: str | None, snapshot: Snapshot
 ) -> tuple[frozenset[str], str]:
-    """Ask Ray for its living nodes; return their names, and why Ray was silent or ""."""
+    """Return the names of living nodes, and why Ray was silent, or ""."""
     if not _runs(snapshot.head):
         return frozenset(), "the head does not run"
     try:
@@ -206,7 +206,7 @@ def _runs(head: Object | None) -> bool:
 
 
 def _token_command(where: Location, site: Site) -> str:
-    """Return the shell command that prints the token; it needs the right to read Secrets."""
+    """Return a command that prints the token if the user may read Secrets."""
     secret = ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
     secret += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]
     return f"{location.kubectl(where)} {shlex.join(secret)} | base64 -d"
@@ -263,7 +263,7 @@ def _file(where: Location, run: _Run) -> LogFile:
 
 
 def _runs_of(pod: Object) -> Iterator[_Run]:
-    """Yield each container's former and present run: Kubernetes keeps no other output."""
+    """Yield containers' last two runs: Kubernetes keeps no other output."""
     for container in pods.containers(pod):
         if container.last:
             yield _Run(pod, container, is_former=True)

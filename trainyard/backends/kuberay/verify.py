@@ -1,4 +1,4 @@
-"""`image.verify` on Kubernetes: a probe pod on every eligible host pulls and runs the image."""
+"""`image.verify`: a probe pod on every eligible host runs the image."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RAN = ("Completed", "Error")
 def verify(
     spec: ClusterSpec, site: Site, section: KuberaySection, *, report: Callable[[str], None]
 ) -> Verified:
-    """Let every host that could run the cluster pull the images by digest, and run them.
+    """Let every eligible host pull the images by digest, and run them.
 
     Makes a probe pod on each host, and removes it. Raises RegistryError if the
     registry lacks an image, and PrerequisiteError if no host takes a probe pod.
@@ -121,7 +121,7 @@ def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
 
 @contextmanager
 def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
-    """Yield the file's pull Secrets, after a temporary one if the image has a login.
+    """Yield the pull Secrets: for a login a temporary one, then the file's.
 
     The temporary Secret is removed at the end.
     """
@@ -238,7 +238,7 @@ def run(
     report: Callable[[str], None] = lambda text: None,
     clock: Clock | None = None,
 ) -> list[HostResult]:
-    """Make the probe pods (by host), wait until each has ended, and remove them.
+    """Make the probe pods (by host), wait until they end, and remove them.
 
     Probe pods of a killed command are removed first. Raises the API's error if
     it rejects a pod.
@@ -261,7 +261,7 @@ def _results(
     report: Callable[[str], None],
     clock: Clock,
 ) -> list[HostResult]:
-    """Poll the pods until each has ended, or has a cause that outlasted its tolerance.
+    """Poll the pods until each has ended, or a cause outlasts its tolerance.
 
     A placed pod ends at its own deadline, `activeDeadlineSeconds`.
     """
@@ -301,7 +301,7 @@ def _results(
 def _end(
     title: str, pod: Object | None, observed: Snapshot, debounce: Debounce
 ) -> Ended | TrainyardError | None:
-    """Return how a probe ended, or why it cannot end; None while it may still end."""
+    """Return how a probe ended, or why it cannot; None while it still may."""
     if pod is None or pods.is_leaving(pod):
         hint = "Another user gave the same command, or the node was drained: repeat the command."
         return OutsideError(f"{title}: its pod was removed while it ran", hint=hint)
@@ -328,7 +328,7 @@ def _end(
 def result(
     end: Ended | TrainyardError, host: str, image: PinnedImage, seconds: float
 ) -> HostResult:
-    """Return a host's result; ok only if the probe printed the expected version of Ray."""
+    """Return a host's result; it is ok only with the expected Ray version."""
     if isinstance(end, TrainyardError):
         return HostResult(host, image.reference, seconds, end.what, end)
     output = end.message.strip()

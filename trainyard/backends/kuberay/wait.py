@@ -1,4 +1,4 @@
-"""The step of `cluster.up` that waits until Kubernetes, KubeRay and Ray have every node.
+"""The step that waits until Kubernetes, KubeRay and Ray have every node.
 
 KubeRay's status is not enough: it calls a cluster ready even if the dashboard
 does not answer, and the condition RayClusterProvisioned never returns to False.
@@ -155,7 +155,7 @@ def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
 
 
 def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
-    """Return the causes to report if nothing changes for too long; () while an image is pulled."""
+    """Return causes to report at a standstill; () while an image is pulled."""
     if any(node.is_pulling for node in unready):
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)

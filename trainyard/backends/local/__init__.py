@@ -33,7 +33,7 @@ def up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
 
 
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
-    """Return the steps that end the cluster's processes, and remove its files."""
+    """Return steps that end the cluster's processes and remove its files."""
     files = ClusterFiles(site.state)
     recorded = node_processes.read(files)
     title = "End what still runs"

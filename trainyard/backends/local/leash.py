@@ -1,4 +1,4 @@
-"""The leash of a local cluster: a process with a record, like the nodes' keepers."""
+"""A local cluster's leash: a process with a record, like nodes' keepers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def _record(files: ClusterFiles) -> Path:
 
 
 def observe(files: ClusterFiles) -> LeashStatus | None:
-    """Return the recorded leash; its `problem` says if its process has ended or is starting."""
+    """Return the recorded leash, if any.
+
+    `problem` says if the leash's process has ended or is starting.
+    """
     record = read_json(_record(files))
     if not record:
         return None
@@ -46,7 +49,10 @@ def observe(files: ClusterFiles) -> LeashStatus | None:
 def start(
     files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Mapping[str, str]
 ) -> None:
-    """Replace the leash's process, and record it. `address` is the dashboard's."""
+    """Replace the leash's process, and record the new one.
+
+    `address` is the dashboard's.
+    """
     end(files)
     log = files.node_log(_MARK)
     log.unlink(missing_ok=True)

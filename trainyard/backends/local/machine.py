@@ -57,7 +57,10 @@ for name in sys.argv[1:]:
 
 
 class ThisMachine(Machine):
-    """This machine: a node is a keeper process (seams/keeper.py) and the Ray that it started."""
+    """This machine: a node is a keeper process and the Ray that it started.
+
+    `seams/keeper.py` is the keeper's program.
+    """
 
     host = LOOPBACK
 
@@ -67,7 +70,7 @@ class ThisMachine(Machine):
 
     @cached_property
     def plans(self) -> tuple[NodePlan, ...]:
-        """Return all plans; a node without a size in the file gets the machine's."""
+        """Return all plans; a node without a size gets the machine's size."""
         real: tuple[str, ...] = ()
         # nvidia-smi may take seconds.
         if any(node.gpus for node in self.spec.nodes()):
@@ -112,13 +115,13 @@ class ThisMachine(Machine):
         return None
 
     def ray_address(self) -> str:
-        """Return the GCS's address: programs here are drivers, and need no Ray Client."""
+        """Return the GCS's address: programs here need no Ray Client."""
         if self.gcs is None:
             raise contract.not_up(self.spec.name)
         return self.gcs
 
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the last lines of the nodes' log files, read from disk, not from Ray."""
+        """Yield the last lines of nodes' log files, from disk, not from Ray."""
         for name, record in node_processes.read(self.files).items():
             if node not in ("", name):
                 continue
@@ -129,7 +132,10 @@ class ThisMachine(Machine):
                     yield LogFile((record.process, path.name), name, path.name, _tail(path))
 
     def start(self, missing: Sequence[str]) -> None:
-        """Start the missing nodes; a new head gets new ports. Raises the errors of `check`."""
+        """Start the missing nodes; a new head gets new ports.
+
+        Raises the errors of `check`.
+        """
         check(len(missing), memory=psutil.virtual_memory().available)
         self.files.prepare()
         self.make_token()
@@ -143,7 +149,7 @@ class ThisMachine(Machine):
                 node_processes.start(self.files, plan, ports, environ=self.site.environ)
 
     def lacking(self, packages: Sequence[str]) -> MissingPackage | None:
-        """Return the first package that the head's Python cannot import, or None."""
+        """Return the first package that the head's Python lacks, or None."""
         head = node_processes.read(self.files).get("head")
         command = processes.command(head.process) if head else None
         if not command:
@@ -166,7 +172,10 @@ class ThisMachine(Machine):
         )
 
     def end_reason(self, name: str) -> TrainyardError:
-        """Return the error for a node that ended; NotReadyError if the machine is too busy."""
+        """Return the error for a node that ended.
+
+        Returns NotReadyError if the machine is too busy, else OutsideError.
+        """
         path, lines = log_tail(self.files, name)
         if lines and lines[-1].startswith(GAVE_UP):
             return NotReadyError(
@@ -188,7 +197,7 @@ class ThisMachine(Machine):
 
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Ask nvidia-smi for the indices of the GPUs; CUDA_VISIBLE_DEVICES may hide some."""
+    """Ask nvidia-smi for GPUs' indices; CUDA_VISIBLE_DEVICES may hide some."""
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     ran = programs.run(command, env=environ, seconds=20.0)
     rows = []
@@ -202,7 +211,10 @@ def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check(nodes: int, *, memory: int) -> None:
-    """Raise PrerequisiteError for a wrong Ray, or too little `memory` (free bytes)."""
+    """Raise PrerequisiteError for a wrong Ray, or too little memory.
+
+    `memory`: free bytes.
+    """
     try:
         ray = f"ray {version('ray')}"
     except PackageNotFoundError:
@@ -229,8 +241,8 @@ def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
     If the keeper gave up, this is the last line of the node's own output.
     Otherwise these logs are tried in order, until one has lines:
 
-    - the log of the Ray daemon that the keeper names; without a name, and if Ray had started,
-      the logs of gcs_server and raylet;
+    - the log of the Ray daemon that the keeper names; without a name, and if
+      Ray had started, the logs of gcs_server and raylet;
     - the node's own output.
     """
     printed = _lines(files.node_log(name))
@@ -248,7 +260,7 @@ def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
 
 
 def _daemons(printed: Sequence[str]) -> list[str]:
-    """Return the daemon that the keeper names, else both; [] if Ray had not started."""
+    """Return the daemon that died, else both; [] if Ray had not started."""
     for line in reversed(printed):
         if line.startswith(DIED):
             return [line.removeprefix(DIED)]
@@ -258,7 +270,10 @@ def _daemons(printed: Sequence[str]) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return a log's lines without C++ stack frames: a crash's reason is above the stack."""
+    """Return a log's lines, without C++ stack frames.
+
+    A crash's reason is above the stack.
+    """
     try:
         text = path.read_text(errors="replace")
     except OSError:

@@ -52,7 +52,10 @@ class ClusterFiles:
         return self.nodes / f"{name}.json"
 
     def marker(self, name: str | None = None) -> str:
-        """Return the mark in a node's environment; without a name, the prefix of all marks."""
+        """Return the mark in a node's environment.
+
+        Without a name, this is the prefix of all marks.
+        """
         if name is None:
             return f"{self.key}/"
         return f"{self.key}/{name}/"
@@ -76,7 +79,10 @@ class ClusterFiles:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory for this user alone; OutsideError if others can use it already."""
+    """Make a directory for this user alone.
+
+    Raises OutsideError if others can use the directory already.
+    """
     path.mkdir(mode=0o700, exist_ok=True)
     made = path.lstat()
     if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid() or made.st_mode & 0o077:

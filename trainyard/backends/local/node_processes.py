@@ -1,4 +1,4 @@
-"""The processes of a local cluster's nodes: started, recorded, found and ended."""
+"""Starts, records, finds and ends the processes of a local cluster's nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
 
 @dataclass(frozen=True)
 class Ports:
-    """The head's ports that other nodes and programs must know; Ray chooses all others."""
+    """The head's ports that others must know; Ray chooses the other ports."""
 
     gcs: int
     dashboard: int
@@ -61,7 +61,7 @@ def temporary(files: ClusterFiles, name: str) -> Path:
 
 
 def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
-    """Return a node's arguments of `ray start`; port 0 lets Ray choose a free one."""
+    """Return a node's `ray start` arguments; port 0 lets Ray choose one."""
     dashboard = (LOOPBACK, ports.dashboard)
     return [
         *ray_nodes.start_arguments(plan, head=LOOPBACK, gcs_port=ports.gcs, dashboard=dashboard),
@@ -76,7 +76,7 @@ def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
 def node_environment(
     files: ClusterFiles, plan: NodePlan, environ: Mapping[str, str], *, programs: Path
 ) -> dict[str, str]:
-    """Return this process's environment, overridden by the file's, then by Trainyard's.
+    """Return `environ`, overridden by the file's variables, then Trainyard's.
 
     RAY_* and TRAINYARD_* of this process are left out. `programs` comes first
     on PATH.
@@ -128,7 +128,10 @@ def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
 
 
 def end(files: ClusterFiles, names: Iterable[str]) -> None:
-    """End these nodes in parallel, and remove their files; LeftoverError if a process stays."""
+    """End these nodes in parallel, and remove their files.
+
+    Raises LeftoverError if a process stays.
+    """
     recorded = read(files)
     chosen = [name for name in names if name in recorded]
     _end([recorded[name] for name in chosen], [files.marker(name) for name in chosen])
@@ -137,7 +140,10 @@ def end(files: ClusterFiles, names: Iterable[str]) -> None:
 
 
 def end_cluster(files: ClusterFiles) -> None:
-    """End every process of the cluster, recorded or not; LeftoverError if one stays."""
+    """End all processes of the cluster, recorded or not.
+
+    Raises LeftoverError if a process stays.
+    """
     _end(read(files).values(), [files.marker()])
 
 

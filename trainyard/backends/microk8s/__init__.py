@@ -1,4 +1,4 @@
-"""MicroK8s on hosts with SSH. On that Kubernetes, the backend kuberay makes a Ray cluster."""
+"""MicroK8s on hosts with SSH, and on it a Ray cluster made by kuberay."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FIRST_LINES = 100
 
 
 def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
-    """Return two stages: one Kubernetes of the hosts, then the cluster as kuberay makes it."""
+    """Return two stages: Kubernetes on the hosts, then kuberay's cluster."""
     hosts = len(_section(spec).hosts)
     return [
         Stage(
@@ -81,7 +81,10 @@ def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, site: Site) -> list[dict[str, Any]]:
-    """Ask the hosts; return documents of hosts and operator, and Kubernetes objects."""
+    """Return documents of hosts and operator, and Kubernetes objects.
+
+    Asks the hosts. Without a Kubernetes, there are no objects.
+    """
     documents = shown.documents(spec, _lab(spec, site), site.environ)
     # The objects depend on an existing Kubernetes.
     if _kubeconfig(site).exists():
@@ -90,7 +93,7 @@ def documents(spec: ClusterSpec, site: Site) -> list[dict[str, Any]]:
 
 
 def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
-    """Return the steps that remove the cluster; with `purge`, also the MicroK8s on its hosts."""
+    """Return the steps that remove the cluster; with `purge`, also MicroK8s."""
     removal: list[Step | Stage] = []
     # A cluster exists only on a Kubernetes.
     if _kubeconfig(site).exists():
@@ -127,7 +130,10 @@ def verify(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> V
 
 
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
-    """Ask Kubernetes and Ray for the status; only the status's `hosts` asks the hosts."""
+    """Ask Kubernetes and Ray for the cluster's status.
+
+    Only a call of the status's `hosts` asks the hosts.
+    """
     now = ClusterStatus(spec.name, site.backend, "absent", ())
     if _kubeconfig(site).exists():
         try:
@@ -139,7 +145,10 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Return findings on hosts and, once Kubernetes is made, on unfinished steps and KubeRay."""
+    """Return findings on the hosts, unfinished steps, and KubeRay.
+
+    Without a Kubernetes, there are findings on the hosts only.
+    """
     hosts = _lab(spec, site)
     now = snapshot.read(hosts)
     findings = [*doctor.findings(hosts, now)]
@@ -158,7 +167,7 @@ def connect(spec: ClusterSpec, site: Site) -> Endpoint:
 
 
 def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last log lines of nodes, or of a host's services if `node` is a host."""
+    """Return log lines of Ray nodes, or of services if `node` is a host."""
     host = _named(spec, site, node) if node else None
     if isinstance(host, Host):
         return followed(lambda: [_service_log(host)], lambda: follow, first=FIRST_LINES)
@@ -166,7 +175,10 @@ def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iter
 
 
 def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the `ssh` command to a host, or to a control plane that runs kubectl exec."""
+    """Return the `ssh` command to a host, or to a Ray node's pod.
+
+    To reach a pod, a control plane runs kubectl exec.
+    """
     target = _named(spec, site, node)
     if isinstance(target, Host):
         return target.connection.address.shell(command, terminal=terminal)

@@ -1,4 +1,4 @@
-"""The SSH addresses of a lab's hosts that cluster files on this machine have named.
+"""A lab's SSH addresses that cluster files on this machine have named.
 
 A node's annotation has the host's SSH address, but the host's kubelet may
 change annotations. With a false address, a host could choose where this machine

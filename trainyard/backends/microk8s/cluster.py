@@ -1,4 +1,4 @@
-"""Steps after all hosts have joined: addons, trust in registries, and a local kubeconfig."""
+"""Steps after all joins: addons, trust in registries, and the kubeconfig."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROOFS: Mapping[str, tuple[str, ...]] = {
 def steps(
     spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig_file: Path, *, after: str
 ) -> list[Step]:
-    """Return the steps for DNS, addons (storage, registry, GPUs), registries and the kubeconfig."""
+    """Return the steps for DNS, addons, registries and the kubeconfig."""
     steps = [_lookup_step(lab, after)]
     for name in PROOFS:
         if name != "registry" or (spec.microk8s and spec.microk8s.registry):
@@ -59,7 +59,7 @@ def steps(
 
 
 def _lookup_step(lab: Lab, after: str) -> Step:
-    """Return the step that gives each host's kubelet the address of the cluster's DNS.
+    """Return the step that tells each kubelet the address of the DNS.
 
     A kubelet may lack the address: a joining host copies the control plane's
     kubelet arguments, and `enable dns` changes nothing if DNS already runs.
@@ -101,7 +101,7 @@ def _deployed(lab: Lab, name: str) -> Answer:
 
 
 def gpus(spec: ClusterSpec) -> int:
-    """Sum the NVIDIA GPUs that the nodes ask for; 0 for simulated or other GPUs."""
+    """Count the nodes' NVIDIA GPUs; 0 for simulated or other GPUs."""
     if spec.kuberay.simulated_gpus or spec.kuberay.gpu_resource != GPU:
         return 0
     return sum(node.gpus for node in spec.nodes())

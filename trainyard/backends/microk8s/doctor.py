@@ -1,4 +1,4 @@
-"""Findings about the hosts of a lab: present and future faults that `up` does not repair."""
+"""Present and future faults of a lab's hosts, for `cluster.doctor`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ RENEW_SECONDS = 120.0
 
 
 def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
-    """Yield findings: silent hosts, expiring certificates, too few voters, and dead members.
+    """Yield silent hosts, expiring certificates, and faults of dqlite.
 
-    A dead member is in dqlite, but is neither a host of the file nor a node.
+    The faults of dqlite are too few voters, and dead members. A dead member is
+    in dqlite, but is neither a host of the file nor a node.
     """
     for name, error in now.errors.items():
         yield Finding(name, error.what, error.hint or UP)

@@ -1,4 +1,4 @@
-"""A host's facts for MicroK8s, printed by one script with the host's general facts."""
+"""A host's facts for MicroK8s and in general, printed by one script."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ cat $data/args/traefik/provider.yaml 2> /dev/null | text endpoints
 
 @dataclass(frozen=True)
 class Member:
-    """A member of dqlite, the database of the control planes. `address` is IP:19001."""
+    """A member of dqlite, the database of the control planes.
+
+    `address` is IP:19001.
+    """
 
     address: str
     is_voter: bool
@@ -92,14 +95,16 @@ class Member:
 class Facts(host_facts.Facts):
     """The facts of a host at one moment.
 
-    `disk`: free bytes for snaps. `certificates`: when each certificate in use expires, in Unix
-    seconds. `snap_bytes`: the size of the installed snap. `pulled`: bytes of image layers on the
-    host, also of unfinished pulls. `images`: sizes of image files for side-loading, by file name.
-    `members`: this host's list of dqlite's members. `trust`: containerd's hosts.toml by registry.
-    `foreign_launch`: path of a launch file that an installation would read, and that Trainyard did
-    not write. `cluster_dns`: the DNS address in the kubelet's arguments, or "". `is_ours`:
-    Trainyard wrote the launch file, so it installed MicroK8s or is about to. `has_our_limits`:
-    Trainyard wrote the file of kernel limits.
+    `disk`: free bytes for snaps. `certificates`: when each certificate in use
+    expires, in Unix seconds. `snap_bytes`: the size of the installed snap.
+    `pulled`: bytes of image layers on the host, also of unfinished pulls.
+    `images`: sizes of image files for side-loading, by file name. `members`:
+    this host's list of dqlite's members. `trust`: containerd's hosts.toml by
+    registry. `foreign_launch`: path of a launch file that an installation would
+    read, and that Trainyard did not write. `cluster_dns`: the DNS address in
+    the kubelet's arguments, or "". `is_ours`: Trainyard wrote the launch file,
+    so it installed MicroK8s or is about to. `has_our_limits`: Trainyard wrote
+    the file of kernel limits.
     """
 
     disk: int
@@ -126,7 +131,7 @@ class Facts(host_facts.Facts):
 
     @property
     def is_bare(self) -> bool:
-        """Say whether MicroK8s is not installed; False if snapd does not answer."""
+        """Say whether MicroK8s is missing; False without snapd's answer."""
         return self.snap is None and self.snapd != UNAVAILABLE
 
     @property
@@ -139,7 +144,10 @@ class Facts(host_facts.Facts):
 
     @property
     def is_half_joined(self) -> bool:
-        """Say whether a join failed or still runs: success removes its lock (join.py:1012)."""
+        """Say whether a join failed or was killed, and left its lock.
+
+        A successful join removes the lock (join.py:1012).
+        """
         return "join-in-progress" in self.locks
 
     @property
@@ -149,15 +157,19 @@ class Facts(host_facts.Facts):
 
 
 def read(connection: Connection, *, now: float) -> Facts:
-    """Ask a host for its facts; `now` is this machine's time in Unix seconds, to compare clocks.
+    """Ask a host for its facts.
 
-    Raises HostError without a readable answer.
+    `now` is this machine's time in Unix seconds, to compare the clocks. Raises
+    HostError without a readable answer.
     """
     return host_facts.read(connection, _NAMES + SCRIPT, of, now=now)
 
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
-    """Read the fields that SCRIPT printed. Raises ValueError for an unreadable field."""
+    """Read the fields that SCRIPT printed.
+
+    Raises ValueError for an unreadable field.
+    """
     trust = under(fields, "trust.")
     ends = under(fields, "certificate.")
     limits = under(fields, "sysctl.")
@@ -193,9 +205,10 @@ def _sizes(listed: str) -> dict[str, int]:
 
 
 def _members(text: str) -> tuple[Member, ...]:
-    """Read dqlite's cluster.yaml: a list of Address, ID, Role (0, the default, votes).
+    """Read dqlite's cluster.yaml, a list of Address, ID and Role.
 
-    Raises ValueError for an incomplete file: MicroK8s rewrites it every 30 s.
+    A member with Role 0, the default, votes. Raises ValueError for an
+    incomplete file: MicroK8s rewrites it every 30 s.
     """
     try:
         entries = yaml.safe_load(text) or ()

@@ -1,4 +1,7 @@
-"""The files for hosts, rendered from the templates in microk8s/; pure except for reading CAs."""
+"""The files for hosts, rendered from the templates in microk8s/.
+
+Besides the templates, the functions read only the files of CAs.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ ADDONS = ("dns", "hostpath-storage")
 
 @dataclass(frozen=True)
 class Known:
-    """Containerd's files for a registry or its mirror, by path; hosts.toml is last."""
+    """Containerd's files for a registry or its mirror, by path.
+
+    The file hosts.toml is last.
+    """
 
     name: str
     files: Mapping[str, bytes]
@@ -36,7 +42,10 @@ class Known:
 
 
 def launch(*, is_first: bool, mirrors: Mapping[str, str]) -> bytes:
-    """Render a host's launch configuration; only the first host's enables DNS and storage."""
+    """Render a host's launch configuration.
+
+    Only the first host's enables DNS and storage.
+    """
     values = {
         "kubelet_arguments": KUBELET_ARGUMENTS,
         "addons": [{"name": name} for name in ADDONS] if is_first else [],
@@ -52,7 +61,7 @@ def limits(now: Mapping[str, int]) -> bytes:
 
 
 def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
-    """Return containerd's files for the cluster's registry, and for each mirror.
+    """Return containerd's files for the cluster's registry and each mirror.
 
     A registry with TLS and a public CA needs no files. Raises PrerequisiteError
     if a CA cannot be read. Format:
@@ -71,7 +80,7 @@ def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
 
 
 def operator_values(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the operator chart's values; those in the cluster file take precedence."""
+    """Return the operator chart's values; the cluster file takes precedence."""
     values: dict[str, Any] = yaml.safe_load(_template("kuberay-operator.yaml"))
     return {**values, **spec.kuberay.operator.values}
 

@@ -1,4 +1,4 @@
-"""MicroK8s on every host: prerequisites, and installing, holding and starting the snap."""
+"""Prepare every host for MicroK8s; install, hold, upgrade and start it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ KUBELET_PORT = 10250
 
 
 def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
-    """Return the steps that prepare all hosts, and install, upgrade and start MicroK8s on them."""
+    """Return the steps that prepare hosts, and install and start MicroK8s.
+
+    The steps also upgrade MicroK8s, if `upgrade` permits it.
+    """
     steps = [_prepare_step(lab)]
     if lab.images:
         steps.append(offline.put_step(lab))
@@ -40,7 +43,7 @@ def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
 
 
 def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
-    """Return a warning if MicroK8s is to be installed from a closed channel, else "".
+    """Return a warning if the channel of an installation is closed, else "".
 
     The first host without MicroK8s asks the store. Without an answer there is
     no warning, because the installation will fail.
@@ -59,7 +62,7 @@ def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
 
 
 def _prepare_step(lab: Lab) -> Step:
-    """Return the step that writes kernel limits, /etc/hosts and launch file on each host."""
+    """Return the step that writes kernel limits, /etc/hosts and launch file."""
     facts = lab.facts()
     names = host_names(lab, facts)
 
@@ -91,7 +94,10 @@ def _prepare_step(lab: Lab) -> Step:
 
 
 def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
-    """Return lines for /etc/hosts: control planes look joining hosts up (microk8s#2967, #3225)."""
+    """Return the lines of all hosts for /etc/hosts.
+
+    Control planes look joining hosts up (microk8s#2967, #3225).
+    """
     # The order of hosts may change with the first control plane, so the lines are sorted.
     return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
@@ -136,7 +142,7 @@ def _install(host: Host, lab: Lab) -> None:
 
 
 def install_again(host: Host, lab: Lab) -> None:
-    """Install MicroK8s again on a host where it was purged, so that the host can join."""
+    """Install MicroK8s again after a purge, so that the host can join."""
     lab.changed()
     # The purge has removed the launch file, too.
     _write_launch_file(host, lab)
@@ -144,12 +150,12 @@ def install_again(host: Host, lab: Lab) -> None:
 
 
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
-    """Return a step for each host and minor version up to the channel, control planes first.
+    """Return a step for each host and each minor version up to the channel.
 
-    A MicroK8s from a snap file gets no step. Raises RequestError for a
-    downgrade, for another channel if `upgrade` is False, for a MicroK8s that
-    differs from the snap file, and for a MicroK8s from a file that has another
-    minor version than the channel.
+    Within a version, control planes come first. A MicroK8s from a snap file
+    gets no step. Raises RequestError for a downgrade, for another channel if
+    `upgrade` is False, for a MicroK8s that differs from the snap file, and for
+    a MicroK8s from a file that has another minor version than the channel.
     """
     facts = lab.facts()
     found = []
@@ -190,9 +196,9 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
 
 
 def _refuse_other_minor(lab: Lab, host: Host, version: str) -> None:
-    """Raise RequestError if a MicroK8s from a file has another minor version than the channel.
+    """Raise RequestError for another minor version than the channel's.
 
-    Such a MicroK8s has no channel, so the version is compared.
+    A MicroK8s from a file has no channel, so its version is compared.
     """
     if _minor(version.removeprefix("v")) != _minor(lab.channel):
         raise RequestError(

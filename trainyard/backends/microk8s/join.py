@@ -1,4 +1,4 @@
-"""Join hosts with MicroK8s into one cluster: control planes one by one, workers together."""
+"""Join hosts into one cluster: control planes one by one, workers together."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def steps(lab: Lab) -> list[Step]:
 
 
 def is_part(lab: Lab, host: Host) -> bool:
-    """Say whether host and cluster agree that the host is a node, with the role in the file."""
+    """Say whether both host and cluster know the node, in the file's role."""
     fact = lab.fact(host)
     # After a killed join, a host may be a node, but can never leave, so it has to join again.
     if fact.is_half_joined or fact.node not in lab.nodes():
@@ -140,10 +140,11 @@ def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
 
 
 def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None:
-    """Run `microk8s join` on a host; a normal return does not prove that the host has joined.
+    """Run `microk8s join` on a host.
 
-    Raises PrerequisiteError if the host does not reach the first control
-    plane's ports, and OutsideError if the join fails.
+    A normal return does not prove that the host has joined. Raises
+    PrerequisiteError if the host does not reach the first control plane's
+    ports, and OutsideError if the join fails.
     """
     for port, service in ((AGENT_PORT, "the cluster agent"), (API_PORT, "the API server")):
         if not host.reaches(first.ip, port):
@@ -171,7 +172,7 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
 
 
 def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
-    """Raise OutsideError if a member of dqlite other than `but` does not answer.
+    """Raise OutsideError if a member of dqlite other than `but` is silent.
 
     A change of members could then lose the whole database (microk8s#2348). The
     first control plane tries the members' ports: without a quorum, Kubernetes

@@ -1,4 +1,4 @@
-"""The kubeconfig of a Kubernetes that Trainyard made, with a server that answers."""
+"""The kubeconfig of Trainyard's MicroK8s, with a server that answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ STEP = "kubeconfig"
 
 
 def step(lab: Lab, path: Path, *, after: str) -> Step:
-    """Return the step that writes the kubeconfig, unless `path` has one with Kubernetes' CA."""
+    """Return the step that writes the kubeconfig to `path`.
+
+    A kubeconfig that already has Kubernetes' CA stays as it is.
+    """
 
     def done() -> Answer:
         if not path.exists():
@@ -54,10 +57,11 @@ def write(path: Path, text: str, server: str) -> None:
 
 
 def choose_server(site: Site, path: Path, servers: Sequence[str]) -> None:
-    """Replace a kubeconfig's server, if silent, with the first of `servers` that answers.
+    """If a kubeconfig's server is silent, choose another one of `servers`.
 
-    Replaces the server in the cluster's record too. If no server with this CA
-    answers, changes nothing: the next request to Kubernetes raises the reason.
+    Takes the first server that answers. Replaces the server in the cluster's
+    record too. If no server with this CA answers, changes nothing: the next
+    request to Kubernetes raises the reason.
     """
     text = path.read_text()
     document = yaml.safe_load(text)

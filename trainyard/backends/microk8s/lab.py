@@ -40,13 +40,16 @@ class Host(ssh_hosts.Host):
         return f"https://{self.ip}:{API_PORT}"
 
     def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
-        """Run `microk8s WORDS` as root. MicroK8s may exit 0 without an effect."""
+        """Run `microk8s WORDS` as root.
+
+        MicroK8s may exit 0 without an effect.
+        """
         return self.root(MICROK8S, *words, seconds=seconds, check=check)
 
 
 @dataclass
 class Lab:
-    """The hosts of a cluster file, control planes first, and what to install on them.
+    """A cluster file's hosts, control planes first, and their installation.
 
     MicroK8s is installed from `channel`, or from the files `snaps`; the last of
     these is MicroK8s itself. `images` are image files to load. `mirrors` are
@@ -67,7 +70,7 @@ class Lab:
 
     @property
     def first(self) -> Host:
-        """Return the control plane that other hosts join, and that answers for the cluster."""
+        """Return the control plane to join, and to ask about the cluster."""
         return self.control_planes[0]
 
     @property
@@ -85,7 +88,10 @@ class Lab:
         return [host for host in self.hosts if not host.is_control_plane]
 
     def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
-        """Return the facts of these hosts, or of all; raise one error for all silent hosts."""
+        """Return the facts of these hosts, or of all hosts.
+
+        Raises one error for all silent hosts.
+        """
         found, errors = self.ask(list(hosts) or self.hosts)
         refuse(errors)
         return found
@@ -96,7 +102,7 @@ class Lab:
     def ask(
         self, hosts: Sequence[Host]
     ) -> tuple[Mapping[str, Facts], Mapping[str, TrainyardError]]:
-        """Return the facts of hosts, and the errors of hosts that did not answer, by name.
+        """Return facts of hosts, and errors of the silent hosts, by name.
 
         Only hosts without cached facts are asked.
         """
@@ -107,7 +113,7 @@ class Lab:
         return known, errors
 
     def put_members_first(self) -> None:
-        """Reorder the hosts, so that a control plane that has joined others comes first."""
+        """Reorder the hosts: control planes that have joined others first."""
         facts = self.facts()
 
         def order(host: Host) -> bool:
@@ -118,7 +124,7 @@ class Lab:
         self.hosts = sorted(self.hosts, key=order)
 
     def changed(self) -> None:
-        """Note a change: drop cached answers now, and from now on at each `look_again`."""
+        """Drop the cached answers now, and later at each `look_again`."""
         self._changed = True
         self.look_again()
 
@@ -129,13 +135,13 @@ class Lab:
             self._nodes = None
 
     def nodes(self) -> Mapping[str, Object]:
-        """Return Kubernetes' nodes by name, cached or not; {} without an answer."""
+        """Return Kubernetes' nodes by name; {} without an answer."""
         if self._nodes is None:
             self._nodes = self._ask_nodes()
         return self._nodes
 
     def members(self) -> Mapping[str, Member]:
-        """Return dqlite's members by IP address, as the first control plane knows them."""
+        """Return dqlite's members by IP, as the first control plane says."""
         return {member.host: member for member in self.fact(self.first).members}
 
     def is_ready(self, host: Host) -> bool:
@@ -143,7 +149,7 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Return the answer that a host's node is not Ready, and which image a pod waits for.
+        """Say that a host's node is not Ready, and which image a pod awaits.
 
         `moved`, the number of pulled bytes, shows progress.
         """
@@ -201,7 +207,7 @@ def each_step(
     deadline: float = 0.0,
     after: str | None = None,
 ) -> Step:
-    """Return the step that calls `mend` in parallel on the hosts with a problem.
+    """Return the step that calls `mend` in parallel on hosts with a problem.
 
     `lacks` returns the problem of a host, or "".
     """

@@ -1,4 +1,4 @@
-"""Hosts that must leave: the file no longer names them, or the remains of a join block the next."""
+"""Removal of hosts that left the file, and of remains that block a join."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 
 def steps(lab: Lab, site: Site) -> list[Step]:
-    """Return the steps before any host joins: they remove hosts, and remains of earlier joins.
+    """Return the steps that remove hosts, and remains of earlier joins.
 
-    With --remove, the steps remove the cluster's hosts that the file no longer
-    names. Without it, a step warns about these hosts.
+    The steps come before any host joins. With --remove, the steps remove the
+    cluster's hosts that the file no longer names. Without it, a step warns
+    about these hosts.
     """
     # Without Kubernetes' answer no host would look like a node, and each would have to leave.
     if not lab.nodes():
@@ -83,7 +84,7 @@ def steps(lab: Lab, site: Site) -> list[Step]:
 def left_file(
     hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]
 ) -> dict[str, Object]:
-    """Return the nodes of hosts that the file no longer names, dead nodes first.
+    """Return the nodes of hosts that left the file, dead nodes first.
 
     `known` are the facts of the file's hosts that answered. Nodes without
     Trainyard's annotation are left out.
@@ -100,7 +101,7 @@ def left_file(
 
 
 def refuse_left(lab: Lab) -> None:
-    """Raise RequestError if the cluster has hosts that the file no longer names.
+    """Raise RequestError if the cluster has hosts that left the file.
 
     Only the cluster knows these hosts' addresses: without the cluster, their
     MicroK8s would stay.
@@ -116,7 +117,7 @@ def refuse_left(lab: Lab) -> None:
 
 
 def _refuse_unknown_addresses(left: Mapping[str, Object], site: Site) -> None:
-    """Raise RequestError if no cluster file here ever named the address of a host to remove.
+    """Raise RequestError for addresses that no cluster file here has named.
 
     The address in the node's annotation is not trusted (see addresses.py).
     """
@@ -135,7 +136,7 @@ def _refuse_unknown_addresses(left: Mapping[str, Object], site: Site) -> None:
 
 
 def address_step(lab: Lab, site: Site, *, after: str) -> Step:
-    """Return the step that records each host's SSH address, on its node and on this machine."""
+    """Return the step that records hosts' SSH addresses on nodes and here."""
     every = {host.ssh for host in lab.hosts}
 
     def lacks(host: Host, fact: Facts) -> str:
@@ -158,7 +159,10 @@ def address_step(lab: Lab, site: Site, *, after: str) -> Step:
 
 
 def back_up(control_plane: Host) -> None:
-    """Back up the database. Raises NotReadyError after a time limit, which MicroK8s lacks."""
+    """Back up the database.
+
+    Raises NotReadyError after a time limit, which MicroK8s lacks.
+    """
     control_plane.microk8s("dbctl", "backup", "-o", BACKUP)
 
 
@@ -167,10 +171,10 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def _has_remains(lab: Lab, host: Host) -> bool:
-    """Say whether the cluster knows a host that must join, or the host has files of a join.
+    """Say whether a host that must join has remains of an earlier join.
 
-    The join would be rejected ("already known to dqlite", 504), or would have
-    no effect.
+    The cluster knows the host, or the host has files of a join. The join would
+    be rejected ("already known to dqlite", 504), or would have no effect.
     """
     if host is lab.first or is_part(lab, host):
         return False
@@ -214,10 +218,11 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 
 
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
-    """Run `microk8s leave` on a host, once no join runs there; return None if the host has left.
+    """Run `microk8s leave` on a host; return None if the host has left.
 
-    Otherwise returns the result of `leave`. Starts a stopped host first. On a
-    host that has not joined, only removes the lock of a failed join.
+    Otherwise returns the result of `leave`. Starts a stopped host first, and
+    waits until no join runs there. On a host that has not joined, only removes
+    the lock of a failed join.
     """
     if fact.is_stopped:
         # `leave` fails on a stopped host (wrappers/microk8s-leave.wrapper: exit_if_stopped).

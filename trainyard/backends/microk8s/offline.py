@@ -1,4 +1,4 @@
-"""Offline hosts, without snap store and registry: this machine copies snaps and images to them."""
+"""Offline hosts, to which this machine copies snaps and images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ ON_HOST = "/var/tmp"  # noqa: S108 (root writes there, and each file gets a new 
 
 
 def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
-    """Return the paths of the file's snaps; PrerequisiteError if one does not exist."""
+    """Return the paths of the file's snaps.
+
+    Raises PrerequisiteError if one does not exist.
+    """
     found = tuple(_path(name, directory) for name in section.snap)
     missing = [str(path) for path in found if not path.is_file()]
     if missing:
@@ -32,7 +35,7 @@ def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def unverified(lab: Lab) -> str:
-    """Return a warning about snap files without .assert, which snapd cannot verify, or ""."""
+    """Return a warning about snap files that snapd cannot verify, or ""."""
     found = [path.name for path in lab.snaps if not path.with_suffix(".assert").is_file()]
     if found:
         return (
@@ -42,7 +45,10 @@ def unverified(lab: Lab) -> str:
 
 
 def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
-    """Return the *.tar files in the directory microk8s.images; PrerequisiteError without any."""
+    """Return the *.tar files in the directory microk8s.images.
+
+    Raises PrerequisiteError if there are none.
+    """
     if section.images is None:
         return ()
     place = _path(section.images, directory)
@@ -54,7 +60,10 @@ def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def put_step(lab: Lab) -> Step:
-    """Return the step that copies the image files to every host, with or without MicroK8s."""
+    """Return the step that copies the image files to every host.
+
+    A host needs no MicroK8s for this.
+    """
 
     def lacks(_: Host, fact: Facts) -> str:
         missing = [path.name for path in _missing(lab, fact, among=("", LOADED))]
@@ -69,7 +78,7 @@ def put_step(lab: Lab) -> Step:
 
 
 def loaded_step(lab: Lab, *, after: str) -> Step:
-    """Return the step that waits until every host's containerd has loaded the image files."""
+    """Return the step that waits for all hosts to load the image files."""
 
     def lacks(_: Host, fact: Facts) -> str:
         waiting = [path.name for path in _missing(lab, fact, among=(LOADED,))]
@@ -84,7 +93,10 @@ def loaded_step(lab: Lab, *, after: str) -> Step:
 
 
 def install(host: Host, lab: Lab) -> None:
-    """Install the snap files on a host; skip snaps that it has, except MicroK8s."""
+    """Install the snap files on a host.
+
+    Skips snaps that the host has, except MicroK8s.
+    """
     *needed, microk8s = lab.snaps
     for path in needed:
         name = path.name.partition("_")[0].removesuffix(".snap")
@@ -94,7 +106,7 @@ def install(host: Host, lab: Lab) -> None:
 
 
 def refuse_another(lab: Lab, host: Host, fact: Facts) -> None:
-    """Raise RequestError if the installed MicroK8s differs in size from the snap file."""
+    """Raise RequestError if MicroK8s differs in size from the snap file."""
     file = lab.snaps[-1]
     if fact.snap is None or fact.snap_bytes == file.stat().st_size:
         return

@@ -1,4 +1,4 @@
-"""Rules for hosts, all checked before any change; one error lists all problems."""
+"""Rules for hosts, checked before any change; one error has all problems."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ REGISTRY_PORT = 32000
 
 @dataclass(frozen=True)
 class Desired:
-    """The cluster file's needs: `gpus` on all hosts together, `image` bytes to pull on each."""
+    """The needs of the cluster file.
+
+    All hosts together need `gpus`; each host pulls `image` bytes.
+    """
 
     gpus: int = 0
     image: int = 0
@@ -64,7 +67,7 @@ def refuse(
 def problems(
     hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired
 ) -> Iterator[Problem]:
-    """Yield the problems of each host, then those that a comparison of hosts shows."""
+    """Yield each host's problems, then those that only a comparison shows."""
     answered = [host for host in hosts if host.name in facts]
     for host in answered:
         for message in _alone(host, facts[host.name], desired):
@@ -87,7 +90,10 @@ def _alone(host: Host, fact: Facts, desired: Desired) -> Iterator[str | None]:
 
 
 def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
-    """Yield a problem for each host whose cluster has none of the file's control planes."""
+    """Yield a problem for each host that is a node of another cluster.
+
+    Such a cluster has none of the file's control planes.
+    """
     for host, fact in facts.items():
         if fact.is_worker:
             control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints))
@@ -104,7 +110,7 @@ def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[P
 
 
 def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
-    """Return a warning about new hosts whose firewall may separate pods, else "".
+    """Return a warning if new hosts' firewalls may separate pods, else "".
 
     A warning is enough: MicroK8s itself accepts the packets of its pods
     (wrappers/run-kubelite-with-args). Hosts with Docker get no warning: Docker
@@ -190,10 +196,11 @@ def _launch(fact: Facts, host: Host) -> str | None:
 
 
 def _docker_later(fact: Facts, host: Host) -> str | None:
-    """Return the problem if Docker is installed but not started, on a host that has not joined.
+    """Return the problem of an installed Docker that has not started.
 
-    When Docker starts, MicroK8s would mistake the new bridge for a changed host
-    address, and remove every container.
+    The problem concerns hosts with MicroK8s that have not joined. When Docker
+    starts, MicroK8s would mistake the new bridge for a changed host address,
+    and remove every container.
     """
     if fact.snap is None or fact.has_joined:
         return None

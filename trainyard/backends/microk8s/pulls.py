@@ -28,7 +28,7 @@ def waited_for(pods: Sequence[Object]) -> str:
 
 
 def _begun(pod: Object) -> Sequence[Object]:
-    """Return the containers that may start now: the next init container, else all others."""
+    """Return what may start now: the next init container, else all others."""
     status = pod.get("status") or {}
     for init in status.get("initContainerStatuses") or ():
         if "terminated" not in (init.get("state") or {}):

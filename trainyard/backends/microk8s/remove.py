@@ -1,4 +1,4 @@
-"""Removal of the lab: the MicroK8s that Trainyard installed, and its files on every host."""
+"""Removal of Trainyard's MicroK8s, and of Trainyard's files on all hosts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REMOVE = "remove-microk8s"
 
 
 def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
-    """Return the steps that remove MicroK8s, clean the hosts, and delete files on this machine.
+    """Return the steps that remove MicroK8s, and Trainyard's files.
 
     Workers are removed first, because they still talk to control planes.
     `written` are this machine's files about the lab, which are deleted last.
@@ -87,7 +87,7 @@ def _forgetting(written: Sequence[Path]) -> Step:
 
 
 def give_back(host: Host, fact: Facts) -> None:
-    """Remove Trainyard's files from a host, and MicroK8s if Trainyard installed it."""
+    """Remove Trainyard's files from a host, and Trainyard's MicroK8s."""
     if fact.is_ours:
         purge(host)
     _clean(host)

@@ -1,4 +1,4 @@
-"""The hosts in `cluster.plan --json`, each with the rendered files that it would get."""
+"""The hosts in `cluster.plan --json`, each with the files it would get."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainyard.spec.cluster import ClusterSpec
 
 
 def documents(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Ask the hosts; return a document for each, and one with the operator chart's values.
+    """Ask the hosts; return a document of each, and one of the operator.
 
     Only an installation reads the launch configuration, so hosts with MicroK8s
     lack it.

@@ -1,4 +1,4 @@
-"""A snapshot of a lab: its hosts' facts or errors, and the nodes of their Kubernetes."""
+"""A snapshot of a lab: hosts' facts or errors, and Kubernetes' nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT = "not in the file any more: trainyard cluster.up --remove"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The facts of hosts that answered and the errors of the others, both by name.
+    """The facts of hosts that answered, and the others' errors, by name.
 
     `nodes` are Kubernetes' nodes by IP; {} without an answer. `votes` has the
     members of dqlite by IP, and whether each votes.
@@ -34,7 +34,7 @@ class Snapshot:
 
 
 def read(lab: Lab) -> Snapshot:
-    """Ask all hosts in parallel, then Kubernetes through a control plane that answered."""
+    """Ask all hosts in parallel, then Kubernetes through a control plane."""
     facts, errors = lab.ask(lab.hosts)
     answered = [host for host in lab.control_planes if host.name in facts]
     planes = [host for host in answered if facts[host.name].members]

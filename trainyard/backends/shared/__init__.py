@@ -1,1 +1,1 @@
-"""Parts that several backends share: nodes on one machine, leashes, logs, records, refusals."""
+"""Parts that several backends share, such as leashes, logs and records."""

@@ -1,4 +1,4 @@
-"""Findings of `cluster.doctor` for several backends: a full disk, unfinished steps of `up`."""
+"""Findings of several backends: a full disk, and unfinished steps of `up`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST_FREE = 0.05
 def full_disk(
     path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage
 ) -> Iterator[Finding]:
-    """Yield a finding if the disk of `path` is so full that Ray spills no objects to it.
+    """Yield a finding if the disk of `path` is too full for Ray to spill.
 
     `usage` returns total, used and free bytes. An unreadable disk yields
     nothing.
@@ -38,10 +38,10 @@ def full_disk(
 
 
 def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
-    """Return a finding for each unfinished step of `up`, or for the error of its check.
+    """Return a finding for each unfinished step of `up`.
 
-    A disruptive step is no repair here: only `cluster.up` checks for runs in
-    flight.
+    An error of a step's check becomes a finding, too. A disruptive step is no
+    repair here: only `cluster.up` checks for runs in flight.
     """
     found: list[Finding] = []
     # The index in `found` of each step's finding, by the step's id.

@@ -1,4 +1,4 @@
-"""A cluster's leash, its idle and deadline timer: steps, record and description.
+"""A cluster's leash, its idle and deadline timer: steps, record, description.
 
 The timer is a program that each backend starts on the cluster
 (runner/trainyard_runner/leash.py).
@@ -45,7 +45,7 @@ class Leash:
 
 
 def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step that sets the file's leash, or takes off a leash that the file lacks.
+    """Return the step that sets the file's leash, or takes off a former one.
 
     Neither step disturbs runs.
     """
@@ -82,7 +82,7 @@ def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[St
 
 
 def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step that waits until the leash has shown that it can end the cluster.
+    """Return the step that waits for proof that the leash can end the cluster.
 
     If the leash has a problem, the step first sets it again.
     """
@@ -108,7 +108,10 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
 
 
 def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
-    """Return the file's leash for a cluster made at `made`; None without a leash or cluster."""
+    """Return the file's leash for a cluster made at `made`.
+
+    Returns None without a leash or a cluster.
+    """
     if spec.leash is None or made is None:
         return None
     deadline = None
@@ -142,7 +145,10 @@ def _words_or_none(leash: LeashStatus | None) -> str:
 
 
 def words(leash: LeashStatus) -> str:
-    """Return when a cluster ends: `ends at 2026-11-23 20:00:00 UTC, or after 2h without a job`."""
+    """Say when a cluster ends.
+
+    Example: `ends at 2026-11-23 20:00:00 UTC, or after 2h without a job`.
+    """
     ends = []
     if leash.deadline is not None:
         ends.append(f"at {utc(leash.deadline, readable=True)}")
@@ -152,21 +158,21 @@ def words(leash: LeashStatus) -> str:
 
 
 def settings(leash: LeashStatus, **more: Any) -> str:
-    """Return the limits as JSON, with `more` keys for the program or the record."""
+    """Return the limits as JSON, together with the keys of `more`."""
     return json.dumps({"idle": leash.idle, "deadline": leash.deadline, **more}, sort_keys=True)
 
 
 def source() -> list[str]:
-    """Return the command that runs the leash's program; the caller appends the settings.
+    """Return the command that runs the leash's program.
 
-    The source is an argument of `python3 -c`, so that the image needs nothing
-    but Python.
+    The caller appends the settings. The source is an argument of `python3 -c`,
+    so that the image needs nothing but Python.
     """
     return ["python3", "-c", Path(program.__file__).read_text(encoding="utf-8")]
 
 
 def ended(now: ClusterStatus, state: Path) -> str:
-    """Return a remark if a cluster with a recorded leash no longer runs, else "".
+    """Return a remark if a cluster with a leash no longer runs, else "".
 
     The remark says whether the leash, by its limits, can have ended the
     cluster.

@@ -1,4 +1,4 @@
-"""The log files of a cluster's nodes, as Ray serves them, and the lines added to them.
+"""The log files of a cluster's nodes, as Ray serves them, and their new lines.
 
 The files are polled, not streamed: a stream that stays open on a quiet file
 exhausts Ray's dashboard.
@@ -26,7 +26,10 @@ ACCESS = " web_log.py:"
 
 @dataclass(frozen=True)
 class LogFile:
-    """The last lines of a node's file; a later node of the same name has another `key`."""
+    """The last lines of a node's file.
+
+    A later node of the same name has another `key`.
+    """
 
     key: Hashable
     node: str
@@ -37,7 +40,10 @@ class LogFile:
 def followed(
     read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
 ) -> Iterator[LogLine]:
-    """Yield the last `first` lines of each file, then new lines each second while `goes_on()`."""
+    """Yield each file's last `first` lines, then its new lines.
+
+    Reads the files each second, while `goes_on()` is true.
+    """
     known: dict[Hashable, list[str]] = {}
     while True:
         for file in read():
@@ -71,7 +77,10 @@ def ray_files(address: str, token: str | None, only: str) -> Iterator[LogFile]:
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
-    """Return the lines that a file gained between two reads of its end, as few as possible."""
+    """Return the lines that a file gained between two reads of its end.
+
+    If several answers are possible, returns the fewest lines.
+    """
     for start in range(len(before)):
         known = before[start:]
         if now[: len(known)] == known:

@@ -1,4 +1,4 @@
-"""The owner of a cluster: a user's name on the cluster's objects, where other users see it."""
+"""A cluster's owner: a user's name on its objects, for other users to see."""
 
 from __future__ import annotations
 

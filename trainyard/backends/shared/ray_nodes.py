@@ -1,4 +1,4 @@
-"""Ray nodes of any backend: plans, Ray's settings, and the nodes that Ray calls alive."""
+"""Ray nodes of any backend: their plans, Ray's settings, and living nodes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ _OF_RAY = ("resources", "labels", "ray_start")
 
 @dataclass(frozen=True)
 class Capacity:
-    """A machine's resources, the default size of its nodes; `memory` is in bytes."""
+    """A machine's resources, the default size of its nodes.
+
+    `memory` is in bytes.
+    """
 
     cpus: int
     memory: int
@@ -65,11 +68,12 @@ class Capacity:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """The desired state of a node. A node is left unchanged if its recorded plan equals this plan.
+    """The desired state of a node.
 
-    `memory` and `object_store` are in bytes. `gpu_ids` are real GPUs; None if
-    they are simulated. `others` are settings that only one backend has, by
-    their keys in the cluster file.
+    A node is left unchanged if its recorded plan equals this plan. `memory` and
+    `object_store` are in bytes. `gpu_ids` are real GPUs; None if they are
+    simulated. `others` are settings that only one backend has, by their keys in
+    the cluster file.
     """
 
     name: str
@@ -91,7 +95,10 @@ class NodePlan:
         return self.name == "head"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the plan for the record, with hashes of variables: they may be secrets."""
+        """Return the plan for the record.
+
+        Variables may be secrets, so the record has only their hashes.
+        """
         fields = asdict(self)
         others = fields.pop("others")
         # A node that an older Trainyard recorded without these keys must show no drift.
@@ -104,18 +111,19 @@ class NodePlan:
 
 
 def fingerprint(secret: str) -> str:
-    """Return a short hash, which shows that a secret changed without revealing it."""
+    """Return a short hash that shows a secret's change, but not the secret."""
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
 def node_plans(
     spec: ClusterSpec, capacity: Capacity, *, may_simulate: bool, machine: str
 ) -> tuple[NodePlan, ...]:
-    """Return the plan of every node; each real GPU goes to one node, in the order of GPU ids.
+    """Return the plan of every node.
 
-    If the machine has too few GPUs, all GPUs are simulated; without
-    `may_simulate` that raises PrerequisiteError. `machine` names the machine in
-    the message ("this machine").
+    Each real GPU goes to one node, in the order of the GPUs' ids. If the
+    machine has too few GPUs, all GPUs are simulated; without `may_simulate`
+    that raises PrerequisiteError. `machine` names the machine in the message
+    ("this machine").
     """
     nodes = spec.nodes()
     gpus = sum(node.gpus for node in nodes)
@@ -142,7 +150,7 @@ def node_plans(
 
 
 def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
-    """Return how a recorded plan differs from the desired one: "cpus: 1 now, 2 desired"."""
+    """Return a recorded plan's differences: "cpus: 1 now, 2 desired"."""
     old = _described(made)
     new = _described(desired)
     found = []
@@ -158,7 +166,7 @@ def object_store(memory: int) -> int:
 
 
 def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
-    """Return the bytes of a container's /dev/shm, and of Ray's object store in it.
+    """Return the bytes of a container's /dev/shm, and of the object store.
 
     The object store must be smaller: otherwise Ray puts the store on the disk
     (ray/_private/services.py).
@@ -186,7 +194,7 @@ def refuse_growing_groups(spec: ClusterSpec) -> None:
 def start_arguments(
     plan: NodePlan, *, head: str, gcs_port: int, dashboard: tuple[str, int]
 ) -> list[str]:
-    """Return the arguments of `ray start` for a node, without those that the file adds.
+    """Return a node's arguments of `ray start`, without the file's own.
 
     `head` is the host name or address by which workers reach the head.
     `dashboard` is the address and port on which the head's dashboard listens.
@@ -224,12 +232,15 @@ def start_arguments(
 
 
 def client_port(head: Head) -> int:
-    """Return the port of Ray Client's server, which `ray start` starts on every head."""
+    """Return the port of Ray Client's server, which every head runs."""
     return int(start_options(head.ray_start).get("ray-client-server-port") or RAY_CLIENT_PORT)
 
 
 def own_arguments(parameters: Mapping[str, object]) -> list[str]:
-    """Return the file's own arguments of `ray start`; Ray uses the last of duplicates."""
+    """Return the file's own arguments of `ray start`.
+
+    If an argument is given twice, Ray uses the last one.
+    """
     arguments = []
     for name, value in start_options(parameters).items():
         if value is None:
@@ -275,11 +286,11 @@ def settings() -> dict[str, str]:
 
 
 def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> frozenset[str]:
-    """Ask Ray for the names of its living nodes. Raises OutsideError without an answer.
+    """Ask Ray for the names of its living nodes.
 
-    `started` has the start time of each current node, in Unix seconds of the
-    cluster's machine. An older node is a dead predecessor: Ray calls it alive
-    for another 5 to 20 s.
+    Raises OutsideError without an answer. `started` has the start time of each
+    current node, in Unix seconds of the cluster's machine. An older node is a
+    dead predecessor: Ray calls it alive for another 5 to 20 s.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         names = set()
@@ -339,7 +350,10 @@ def _change(name: str, old: str | None, new: str | None) -> str:
 
 
 def _described(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return a recorded plan as texts by key; ints of 1 MiB or more count as sizes."""
+    """Return a recorded plan as texts by key.
+
+    Integers from 1 MiB on count as sizes.
+    """
     words = {}
     for name, value in plan.items():
         if isinstance(value, int) and value >= MEBIBYTE:

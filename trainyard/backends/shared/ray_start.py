@@ -1,4 +1,4 @@
-"""Parameters of `ray start` in other tools' files, and their places in a cluster file."""
+"""Parameters of `ray start` in other tools' files and in cluster files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ALIKE = {
 
 
 def is_for_a_shell(value: object) -> bool:
-    """Say whether a value needs a shell's expansion; Trainyard uses no shell."""
+    """Say whether a value needs a shell, which Trainyard does not use."""
     return any(sign in str(value) for sign in "$`")
 
 
 def placed(written: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[str]]:
-    """Return a group's `ray_start`, and a note on each parameter without a place in it.
+    """Return a group's `ray_start`, and notes on the other parameters.
 
     `written` excludes parameters with a cluster file key of their own, such as
     num-cpus. `name` is the group's.
@@ -52,7 +52,10 @@ def placed(written: Mapping[str, object], name: str) -> tuple[dict[str, Any], li
 
 
 def commands(line: str) -> list[list[str]] | None:
-    """Split a shell line into its commands' words; None if it uses more than `;` and `&&`."""
+    """Split a shell line into the words of its commands.
+
+    Returns None if the line uses more than `;` and `&&`.
+    """
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
     lexer.whitespace_split = True
     found: list[list[str]] = [[]]
@@ -71,7 +74,7 @@ def commands(line: str) -> list[list[str]] | None:
 
 
 def parameters(words: Sequence[str]) -> dict[str, str] | None:
-    """Return the parameters after `ray start`; None if one does not begin with `--`.
+    """Return the parameters of `ray start`; None if one lacks the `--`.
 
     A flag has the value "".
     """
@@ -90,7 +93,7 @@ def parameters(words: Sequence[str]) -> dict[str, str] | None:
 def resources(
     written: Mapping[str, Any], name: str, *, amount_of: Callable[[Any], float] = float
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a node's resources under a cluster file's keys, and notes on the other resources.
+    """Return resources under a cluster file's keys, and notes on the others.
 
     `amount_of` converts an amount to a number; `name` is the node's group.
     """
@@ -122,7 +125,7 @@ def resources(
 
 
 def _typed(value: object) -> object:
-    """Return a typed value: other tools write every value as text, and a flag as ""."""
+    """Convert a value: other tools write only text, and a flag as ""."""
     text = str(value)
     if text in ("", "true", "True"):
         return True

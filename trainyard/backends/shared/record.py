@@ -1,4 +1,7 @@
-"""A cluster's record, in files that only this user can read: backend, cluster file, token."""
+"""A cluster's record: its backend, cluster file and token.
+
+Only this user can read the record's files.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ def forget_step(state: Path, *, title: str = "Remove the cluster's record") -> S
 
 
 def read_json(path: Path) -> Any:
-    """Return a JSON file's content; None without a file. Raises OutsideError for invalid JSON."""
+    """Return a JSON file's content; None without a file.
+
+    Raises OutsideError for invalid JSON.
+    """
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
@@ -72,7 +78,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
-    """Record the backend, and `facts` by which later commands find the cluster."""
+    """Record the backend, and `facts` by which commands find the cluster."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     state.chmod(0o700)
     write_private(state / _RECORD, json.dumps({"backend": backend, **facts}, indent=2))
@@ -144,7 +150,7 @@ def made_with(state: Path) -> tuple[str, ...] | None:
 
 
 def secret_token(secret: Mapping[str, Any]) -> str | None:
-    """Return the token in a Kubernetes Secret; None if it is missing or unreadable."""
+    """Return a Kubernetes Secret's token; None if missing or unreadable."""
     written = (secret.get("data") or {}).get(TOKEN_KEY) or ""
     try:
         return base64.b64decode(written).decode().strip() or None

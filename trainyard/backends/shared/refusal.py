@@ -1,4 +1,4 @@
-"""Steps that refuse a change: a plan shows them, and `up` stops at them with an error.
+"""Steps that refuse a change; a plan shows them, and `up` fails at them.
 
 Such a step comes before all steps that change something.
 """

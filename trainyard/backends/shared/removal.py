@@ -1,4 +1,4 @@
-"""The step that removes all things of one kind, and polls until none is left."""
+"""The step that removes all things of one kind, until none is left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def step(
     every: float = 0.2,
     disruptive: bool = False,
 ) -> Step:
-    """Return the step that removes everything that `listed` returns, until nothing is left.
+    """Return the step that removes things until `listed` returns none.
 
     `listed` is also called at once, for the step's title.
     """

@@ -1,4 +1,4 @@
-"""A cluster whose nodes are processes or containers of one machine: its steps and its status."""
+"""A cluster whose nodes are processes or containers of one machine."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ObservedNode:
 
 @dataclass(frozen=True)
 class Difference:
-    """The nodes to start (`missing`) and to remove (`surplus`) to match the file."""
+    """The nodes to start (`missing`), and those to remove (`surplus`)."""
 
     missing: tuple[str, ...]
     surplus: tuple[str, ...]
@@ -81,7 +81,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Machine(ABC):
-    """The machine of a single-host cluster; its processes or containers are the nodes."""
+    """The machine whose processes or containers are a cluster's nodes."""
 
     spec: ClusterSpec
     site: Site
@@ -93,17 +93,20 @@ class Machine(ABC):
 
     @property
     def tunnel(self) -> str | None:
-        """Return the host to which this process has a tunnel for `address()`, if any."""
+        """Return the host to which a tunnel for `address()` leads, if any."""
         return None
 
     @property
     def gcs(self) -> str | None:
-        """Return the address of Ray's GCS, if programs of this machine can reach it."""
+        """Return the address of Ray's GCS, if this machine can reach it."""
         return None
 
     @abstractmethod
     def ray_address(self) -> str:
-        """Return the address for `ray.init` on this machine; NotReadyError without a head."""
+        """Return the address for `ray.init` on this machine.
+
+        Raises NotReadyError without a head.
+        """
 
     @property
     def token_file(self) -> Path:
@@ -115,7 +118,7 @@ class Machine(ABC):
 
     @abstractmethod
     def nodes(self) -> dict[str, ObservedNode]:
-        """Return the nodes that exist, running or not, by name; the head first."""
+        """Return the nodes by name, running or not, the head first."""
 
     @property
     @abstractmethod
@@ -124,11 +127,14 @@ class Machine(ABC):
 
     @abstractmethod
     def address(self) -> str | None:
-        """Return the dashboard's URL, which need not answer yet; None if no head runs."""
+        """Return the dashboard's URL; None if no head runs.
+
+        The dashboard may not answer yet.
+        """
 
     @abstractmethod
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the last lines of the nodes' own logs, and of Ray's logs on the nodes.
+        """Yield the last lines of the nodes' logs, and of Ray's logs there.
 
         `node` selects one node; "" means all.
         """
@@ -144,11 +150,11 @@ class Machine(ABC):
     @property
     @abstractmethod
     def leash(self) -> Leash:
-        """Return the functions that observe, set and remove the cluster's leash."""
+        """Return the functions for the cluster's leash."""
 
     @abstractmethod
     def end_reason(self, name: str) -> TrainyardError:
-        """Return the error for a node that ended by itself, with its last lines."""
+        """Return the error of a node that ended, with its last lines."""
 
     def made(self) -> float | None:
         head = self.nodes().get("head")
@@ -183,7 +189,10 @@ class Machine(ABC):
             record.make_token(self.token_file)
 
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
-        """Ask Ray for its living nodes; return their names, and why Ray was silent, if known."""
+        """Ask Ray for the names of its living nodes.
+
+        The second value says why Ray was silent, if that is known.
+        """
         address = self.address()
         if address is None and not nodes:
             return frozenset(), ""
@@ -198,7 +207,10 @@ class Machine(ABC):
             return frozenset(), error.what
 
     def status(self) -> ClusterStatus:
-        """Ask the machine and Ray for the status of each declared or existing node."""
+        """Ask the machine and Ray for the status of the cluster's nodes.
+
+        Includes nodes that exist, but that the file does not declare.
+        """
         nodes = self.nodes()
         alive, detail = self.alive(nodes)
         declared = {node.name: node for node in self.spec.nodes()}
@@ -237,7 +249,10 @@ class Machine(ABC):
         )
 
     def endpoint(self) -> Endpoint:
-        """Return the dashboard's endpoint. Raises NotReadyError if no head runs."""
+        """Return the dashboard's endpoint.
+
+        Raises NotReadyError if no head runs.
+        """
         nodes = self.nodes()
         address = self.address()
         if address is None:
@@ -257,10 +272,11 @@ class Machine(ABC):
         )
 
     def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-        """Return the last lines of log files; with `follow`, also new lines while nodes run.
+        """Return the last lines of log files.
 
-        `node` selects one node; "" means all. Raises NotReadyError without
-        nodes, UnknownNodeError for an unknown `node`.
+        With `follow`, also returns new lines while nodes run. `node` selects
+        one node; "" means all. Raises NotReadyError without nodes,
+        UnknownNodeError for an unknown `node`.
         """
         nodes = self.nodes()
         if node or not nodes:
@@ -307,7 +323,7 @@ class Machine(ABC):
 
 
 def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step]:
-    """Return the steps of `up`: a refusal if needed, preparations, nodes, leash, and waiting.
+    """Return the steps of `up`, a refusal first if one is needed.
 
     With --recreate all nodes count as surplus.
     """
@@ -362,7 +378,10 @@ def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step
 
 
 def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) -> Step:
-    """Return the step that starts all missing nodes; `missing` is only for the title."""
+    """Return the step that starts all missing nodes.
+
+    `missing` serves only the step's title.
+    """
 
     def are_started() -> Answer:
         left = machine.difference().missing
@@ -389,7 +408,7 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
 
 
 def _refusal(machine: Machine) -> list[Step]:
-    """Refuse to replace a head that may have runs, unless --recreate is given."""
+    """Without --recreate, refuse to replace a head that may have runs."""
     head = machine.nodes().get("head")
     desired = machine.desired()["head"]
     if head is None or head.plan == desired:
@@ -442,7 +461,7 @@ def _state(node: ObservedNode | None, *, is_declared: bool, answers: bool) -> No
 
 
 def ended(name: str, lines: Sequence[str], *, code: int | None = None) -> str:
-    """Return the message for a node that ended while it started; `lines`: its last output."""
+    """Say that a node ended while it was starting, with its last `lines`."""
     how = ""
     if code is not None:
         how = f" (exit code {code})"

@@ -1,4 +1,4 @@
-"""Another tool's document: keys are taken one by one, then the rest is listed by path."""
+"""Take keys from another tool's document, and list the paths of the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ Step = str | int
 
 
 class Taking:
-    """A copy of a document from which keys are taken. An item taken from a list becomes None."""
+    """A copy of a document from which keys are taken.
+
+    An item that is taken from a list becomes None.
+    """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         # The copy is deep. With a YAML anchor, one object is at two places of the document, and
@@ -18,7 +21,7 @@ class Taking:
         self._left = _copied(document)
 
     def take(self, *path: Step) -> Any:
-        """Remove the value at a path from the document and return it; None without a value."""
+        """Remove and return the value at a path; None without a value."""
         *above, last = path
         holder = self.see(*above)
         if isinstance(holder, dict):
@@ -30,7 +33,7 @@ class Taking:
         return None
 
     def see(self, *path: Step) -> Any:
-        """Return the value at a path; None if it does not exist, or was taken."""
+        """Return the value at a path; None if it is missing or was taken."""
         found: Any = self._left
         for step in path:
             if isinstance(found, dict):
@@ -42,7 +45,10 @@ class Taking:
         return found
 
     def left(self) -> list[str]:
-        """Return the paths of all scalar values not taken yet: `spec.headGroupSpec.serviceType`."""
+        """Return the paths of all scalars that are not taken yet.
+
+        A path reads like `spec.headGroupSpec.serviceType`.
+        """
         return list(_paths(self._left))
 
 

@@ -1,4 +1,4 @@
-"""Check that a cluster can run an image: run a probe in it once, and judge the answers."""
+"""Check that a cluster can run an image: probe it, and judge the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
 @dataclass(frozen=True)
 class LintReport:
-    """The findings of all checks; `cached` if the image's answers are from an earlier run."""
+    """All findings; `cached` if the answers are from an earlier run."""
 
     reference: str
     findings: tuple[Finding, ...]

@@ -1,4 +1,4 @@
-"""The checks of an image: start, Ray, image.yaml, size, secrets in the history."""
+"""The checks of an image: start, Ray, image.yaml, size, and secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PA
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check; `skipped` if the failure of another check made it impossible."""
+    """One check's result; `skipped` if a failed check made it impossible."""
 
     check: str
     ok: bool
@@ -90,7 +90,10 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
 
 
 def _runs_nothing(inspection: Inspection) -> Finding | None:
-    """Return the cause if the probe did not run (platform, entry point or shell), else None."""
+    """Return the cause if the probe did not run, else None.
+
+    The cause is the platform, the entry point or the shell.
+    """
     probed = inspection.probed
     words = " ".join(inspection.image.entrypoint or ())
     if probed.facts:
@@ -253,7 +256,7 @@ def _ray(inspection: Inspection) -> Verdict:
 
 
 def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Verdict]:
-    """Return a check of all questions of one kind: modules, files, programs or commands.
+    """Return a check of the questions of one kind, such as modules or files.
 
     A question without an answer is reported as its name and `missing`.
     """
@@ -332,7 +335,7 @@ def _size(inspection: Inspection) -> Verdict:
 
 
 def _history(inspection: Inspection) -> Verdict:
-    """Check for secrets in variables, labels and layers' commands, and for login files."""
+    """Find secrets in variables, labels and commands, and login files."""
     image = inspection.image
     steps = inspection.history
     places = {

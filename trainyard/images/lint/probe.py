@@ -1,4 +1,4 @@
-"""Run probe.sh once in a container, through the image's entry point; read the answers."""
+"""Run probe.sh once, through the image's entry point; read the answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class Probed:
         return self.facts.get(key, "")
 
     def failure(self, key: str) -> str:
-        """Return why a command failed: its last line, else its exit code; "" if it succeeded."""
+        """Return why a command failed: its last line, else its exit code.
+
+        Returns "" if the command succeeded.
+        """
         code, _, output = self.text(key).partition(" ")
         if code == "0":
             return ""
@@ -54,7 +57,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that is known of one image: the engine's facts, the probe's answers, and image.yaml."""
+    """All facts about an image: the engine's, the probe's, and image.yaml."""
 
     file: ImageFile
     image: ImageFacts
@@ -138,7 +141,7 @@ def _run(
 
 
 def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
-    """Return the answers in the probe's output, by question; skip other lines."""
+    """Return the probe's answers by question; skip other lines of output."""
     facts: dict[str, str] = {}
     for line in output.splitlines():
         if line.startswith(_MARK):
@@ -149,7 +152,7 @@ def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
 
 
 def _last_line(output: str) -> str:
-    """Return the last line of output that does not quote the probe's own command."""
+    """Return the last output line that does not quote the probe's command."""
     lines = [line for line in output.splitlines() if line.strip() and NAME not in line]
     return _shown(lines[-1] if lines else "it printed nothing of its own")
 

@@ -1,4 +1,4 @@
-"""Find likely secrets in variables, labels, and the commands of layers (`docker history`).
+"""Find likely secrets in variables, labels and commands (`docker history`).
 
 Results name the place and the kind, never the secret. Files in the layers are
 not read.
@@ -28,7 +28,7 @@ _SETTING = re.compile(r"""(?<![\w$])([A-Za-z_][A-Za-z0-9_-]*)=("[^"]*"|'[^']*'|[
 
 
 def secrets_in_environment(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield "NAME" or "NAME (kind)" for each variable or label whose value is likely a secret."""
+    """Yield "NAME" or "NAME (kind)" for each value that is likely a secret."""
     for name, value in environ.items():
         if SECRET_NAME.search(name) and is_literal(value):
             yield name
@@ -46,7 +46,7 @@ def secrets_in_command(command: str) -> Iterator[str]:
 
 
 def masked(command: str) -> str:
-    """Return a layer's command for messages: likely secrets are hidden, long text is cut."""
+    """Hide likely secrets in a layer's command, and cut long text."""
     # Everything after the header of a private key is dropped.
     text, private_key, _ = _NOISE.sub("", command).partition("-----BEGIN ")
     text = _SETTING.sub(

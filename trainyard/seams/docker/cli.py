@@ -1,4 +1,4 @@
-"""The `docker` command for what the API cannot do: builds with buildx, and Compose."""
+"""The `docker` command, for what the API cannot do: buildx and Compose."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def build_command(
 
 
 def context_files(directory: Path) -> list[str]:
-    """Return the paths below a directory that its .dockerignore does not exclude.
+    """Return the paths in a directory that its .dockerignore does not exclude.
 
     The .dockerignore itself is left out.
     """

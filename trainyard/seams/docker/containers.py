@@ -1,4 +1,4 @@
-"""Containers, volumes and networks of a Docker engine: find, make and remove them.
+"""Find, make and remove a Docker engine's containers, volumes and networks.
 
 Labels on the objects are the only record, so no record can be stale.
 """
@@ -35,7 +35,7 @@ KILLED = -9
 
 
 class Port(NamedTuple):
-    """A container's port `inside`, published on the engine's host at `address`:`outside`."""
+    """Port `inside`, published on the engine's host at `address`:`outside`."""
 
     inside: int
     address: str
@@ -74,13 +74,16 @@ class Labelled:
 
 
 def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
-    """Return all containers, even stopped, with every label ("key" or "key=value"), by name."""
+    """Return all containers, even stopped ones, with every label, by name.
+
+    A label is "key" or "key=value".
+    """
     containers = _listed(engine, all=True, filters={"label": list(labels)})
     return tuple(sorted(containers, key=lambda container: container.name))
 
 
 def port_holder(engine: Engine, address: str, port: int) -> str | None:
-    """Name the container or program that uses a port of the engine's host; None for none.
+    """Name the container or program that uses a port of the engine's host.
 
     Programs are noticed only if this machine can connect to the address.
     """
@@ -97,7 +100,7 @@ def port_holder(engine: Engine, address: str, port: int) -> str | None:
 
 
 def container(engine: Engine, name: str) -> Container | None:
-    """Return the container of this name or id (Engine API, GET /containers/{id}/json)."""
+    """Return the container of this name or id; None if it does not exist."""
     with refusals(f"describe the container {name}"), suppress(NotFound):
         described = engine.api.inspect_container(name)
         state = described["State"]
@@ -128,7 +131,7 @@ def _ports(published: Mapping[str, Any]) -> tuple[Port, ...]:
 
 
 def bounded_log(engine: Engine) -> dict[str, Any]:
-    """Return log options that keep the last 30 MB; {} if the driver is not json-file."""
+    """Return json-file's options for 30 MB of log; {} for another driver."""
     driver = engine.info().get("LoggingDriver")
     if driver == _KEEPS_ALL:
         return {"driver": driver, "options": dict(LOG_LIMITS)}
@@ -154,9 +157,10 @@ class NewContainer:
 
 
 def create(engine: Engine, name: str, new: NewContainer) -> str:
-    """Make a container of an image that the engine has; do not start it; return its id.
+    """Make a container without starting it, and return its id.
 
-    Docker restarts a started container until it is stopped.
+    The engine must have the image. Docker restarts a started container until it
+    is stopped.
     """
     log_config = None
     log = bounded_log(engine)
@@ -191,19 +195,25 @@ def start(engine: Engine, name: str) -> None:
 
 
 def stop(engine: Engine, name: str) -> None:
-    """End a container by SIGTERM, after some seconds SIGKILL; no change if it is gone."""
+    """End a container by SIGTERM, then SIGKILL; do nothing if it is gone."""
     with refusals(f"stop the container {name}"), suppress(NotFound):
         engine.api.stop(name)
 
 
 def remove(engine: Engine, name: str) -> None:
-    """Remove a container, even a running one, with its anonymous volumes; no change if gone."""
+    """Remove a container, even a running one, with its anonymous volumes.
+
+    A missing container is no error.
+    """
     with refusals(f"remove the container {name}"), suppress(NotFound):
         engine.api.remove_container(name, v=True, force=True)
 
 
 def put_files(engine: Engine, name: str, files: Mapping[str, bytes]) -> None:
-    """Put files at absolute paths into a container, even a stopped one; only root may read them."""
+    """Put files, which only root may read, at absolute paths in a container.
+
+    The container need not run.
+    """
     with refusals(f"put files into the container {name}"):
         engine.api.put_archive(name, "/", packed(files))
 
@@ -221,7 +231,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def open_directory(engine: Engine, name: str, path: str) -> None:
-    """Let every user write to a container's directory; the container need not run."""
+    """Let all users write to a directory of a container, even a stopped one."""
     member = tarfile.TarInfo(path.strip("/") + "/")
     member.type = tarfile.DIRTYPE
     member.mode = 0o1777
@@ -230,7 +240,7 @@ def open_directory(engine: Engine, name: str, path: str) -> None:
 
 
 def read_file(engine: Engine, name: str, path: str) -> bytes | None:
-    """Return the content of a file in a container; None without the file or container."""
+    """Return a container's file; None if the file or container is missing."""
     with refusals(f"read {path} of the container {name}"), suppress(NotFound):
         stream, _ = engine.api.get_archive(name, path)
         with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
@@ -253,12 +263,12 @@ def run_once(
     entrypoint: Sequence[str],
     seconds: float,
 ) -> Ran:
-    """Run a command in a new container of an image; an `entrypoint` replaces the image's own.
+    """Run a command in a new container of an image.
 
-    The container is removed in any case, also on Ctrl-C. A command that still
-    runs after `seconds` is killed, and has the exit code KILLED. Raises
-    OutsideError if the engine cannot start the command, for instance because
-    the program does not exist.
+    An `entrypoint` replaces the image's own. The container is removed in any
+    case, also on Ctrl-C. A command that still runs after `seconds` is killed,
+    and has the exit code KILLED. Raises OutsideError if the engine cannot start
+    the command, for instance because the program does not exist.
     """
     # Named here, so that the container can be removed if Ctrl-C comes before the engine's answer.
     name = f"trainyard-once-{secrets.token_hex(6)}"

@@ -42,7 +42,7 @@ class Daemon:
 
 
 def find(engine: Engine) -> Daemon | None:
-    """Return the daemon on the engine's socket, if it is a dockerd that root runs here."""
+    """Return the engine's daemon if it is a dockerd that root runs here."""
     if sys.platform != "linux" or not engine.is_here:
         return None
 
@@ -61,7 +61,10 @@ def find(engine: Engine) -> Daemon | None:
 
 
 def reload(daemon: Daemon) -> None:
-    """Make a daemon read its settings again, as `systemctl reload docker`; containers still run."""
+    """Make a daemon read its settings again, as `systemctl reload` does.
+
+    Containers continue to run.
+    """
     try:
         os.kill(daemon.pid, signal.SIGHUP)
     except PermissionError as error:
@@ -69,7 +72,7 @@ def reload(daemon: Daemon) -> None:
 
 
 def _peer(path: str) -> int:
-    """Return the pid of a Unix socket's listener, 0 if it is outside this container."""
+    """Return the pid that listens on a socket; 0 if outside this container."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         # struct ucred of unix(7).
@@ -79,7 +82,7 @@ def _peer(path: str) -> int:
 
 
 def _daemon(process: psutil.Process) -> Daemon | None:
-    """Return a process as a Daemon, if it is root's dockerd and outside of containers."""
+    """Return root's dockerd, if the process is one outside of containers."""
     program, *arguments = process.cmdline()
     if Path(program).name != "dockerd" or process.uids().real != 0:
         return None

@@ -33,10 +33,10 @@ ANSWER_SECONDS = 60
 
 @dataclass(frozen=True)
 class Engine:
-    """A connection to a Docker engine. `api` is docker-py's client, for modules of `seams` only.
+    """A connection to a Docker engine.
 
-    `socket` is the address for programs: with SSH, the local end of the
-    connection.
+    `api` is docker-py's client, for modules of `seams` only. `socket` is the
+    address for programs: with SSH, the local end of the connection.
     """
 
     address: str
@@ -79,14 +79,14 @@ class Engine:
             return dict(self.api.info())
 
     def cli_environment(self) -> dict[str, str]:
-        """Return the caller's environment for `docker` commands, pinned to this engine."""
+        """Return the environment that pins `docker` commands to this engine."""
         dropped = ("DOCKER_CONTEXT", "DOCKER_HOST", "COMPOSE_")
         kept = {key: value for key, value in self.environ.items() if not key.startswith(dropped)}
         return {**kept, "DOCKER_HOST": self.socket or self.address}
 
 
 def connect(environ: Mapping[str, str], address: str | None = None) -> Engine:
-    """Connect to the engine at `address`, by default to the one that `docker` would use.
+    """Connect to the engine at `address`, by default to that of `docker`.
 
     Raises PrerequisiteError if no engine answers.
     """
@@ -123,7 +123,7 @@ def found_address(environ: Mapping[str, str]) -> str:
 
 
 def unreachable(address: str, why: str) -> PrerequisiteError:
-    """Return the error for an engine that does not answer, with the likely cause."""
+    """Return the error of a silent engine, with the likely cause."""
     if address.startswith("ssh://"):
         ssh = f"ssh {config.parse(address)} "
     else:
@@ -139,7 +139,7 @@ def unreachable(address: str, why: str) -> PrerequisiteError:
 
 @contextmanager
 def refusals(doing: str) -> Iterator[None]:
-    """Turn docker-py's exceptions into OutsideErrors: "Docker refused to DOING"."""
+    """Turn docker-py's errors into OutsideError: "Docker refused to DOING"."""
     try:
         yield
     except (DockerException, requests.RequestException) as error:

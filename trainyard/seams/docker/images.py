@@ -61,21 +61,24 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class MadeBy:
-    """An instruction of a Dockerfile that made an image; `size` is its layer's, in bytes."""
+    """A Dockerfile's instruction; `size` is that of its layer, in bytes."""
 
     instruction: str
     size: int = 0
 
 
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
-    """Return the facts of an image (name, digest or id); None if the engine lacks it."""
+    """Return the facts of an image; None if the engine lacks it.
+
+    `reference` is a name, a digest or an id.
+    """
     with refusals(f"inspect the image {reference}"), suppress(ImageNotFound):
         return facts(engine.api.inspect_image(reference))  # type: ignore[no-untyped-call]
     return None
 
 
 def facts(described: Mapping[str, Any]) -> ImageFacts:
-    """Read the facts in an answer of the Engine API, GET /images/{name}/json."""
+    """Read the facts in the Engine API's answer to GET /images/{name}/json."""
     config = described.get("Config") or {}
     entrypoint = None
     if config.get("Entrypoint"):
@@ -122,26 +125,32 @@ def tag(engine: Engine, reference: str, *, as_: str) -> None:
 
 
 def remove(engine: Engine, reference: str) -> None:
-    """Remove a name of an image, and with the last name the image; no change if it is gone."""
+    """Remove an image's name, and with its last name the image.
+
+    A missing name is no error.
+    """
     with refusals(f"remove the image {reference}"), suppress(ImageNotFound):
         engine.api.remove_image(reference)
 
 
 def make_tiny(engine: Engine, reference: str) -> None:
-    """Make an image of a few bytes, to test a registry; `reference` must have a tag."""
+    """Make an image of a few bytes, with which to test a registry."""
     repository, name = split_tag(reference)
     with refusals(f"make the image {reference}"):
         engine.api.import_image_from_data(packed({"README": TINY}), repository=repository, tag=name)
 
 
 def split_tag(reference: str) -> tuple[str, str]:
-    """Split a reference into repository, and tag or digest (default: "latest")."""
+    """Split a reference before its tag or digest (default: "latest")."""
     repository, tag = parse_repository_tag(reference)
     return str(repository), str(tag or "latest")
 
 
 def registry_of(reference: str) -> str:
-    """Return a reference's registry: the first part, if it has a dot or port, or is localhost."""
+    """Return a reference's registry, by default Docker Hub.
+
+    A first part that has a dot or a port, or is localhost, is a registry.
+    """
     first, slash, _ = reference.partition("/")
     if slash and (any(mark in first for mark in ".:") or first == "localhost"):
         return first
@@ -149,5 +158,5 @@ def registry_of(reference: str) -> str:
 
 
 def _familiar(repository: str) -> str:
-    """Shorten a repository as Docker does: docker.io/library/debian is debian."""
+    """Shorten a repository: docker.io/library/debian becomes debian."""
     return repository.removeprefix(f"{HUB}/").removeprefix("library/")

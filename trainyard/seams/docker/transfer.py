@@ -1,4 +1,4 @@
-"""Pushes and pulls by a Docker engine, with its own network, CAs and proxies."""
+"""Pushes and pulls by a Docker engine, with its network, CAs and proxies."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class _Bytes(NamedTuple):
 
 
 class LayerTally:
-    """Sums up the layers and bytes of a pull or push; Docker reports each layer alone."""
+    """Sums up a pull's or push's layers, each of which Docker reports alone."""
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
@@ -110,7 +110,7 @@ class LayerTally:
         self._bytes: dict[str, _Bytes] = {}
 
     def count(self, entry: Mapping[str, Any]) -> None:
-        """Count an entry of Docker's stream; if it is about a layer, report the progress."""
+        """Count an entry of Docker's stream, and report a layer's progress."""
         layer = entry.get("id")
         status = entry.get("status", "")
         if not layer or status.startswith(("Pulling from", "Digest", "Status")):

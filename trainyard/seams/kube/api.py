@@ -43,7 +43,7 @@ class Kube:
         return response.document()
 
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "") -> list[Object]:
-        """Return the objects of a namespace, or of all namespaces; [] for an unknown kind."""
+        """Return objects of one or all namespaces; [] for an unknown kind."""
         params = {}
         if labels:
             params["labelSelector"] = labels
@@ -65,7 +65,7 @@ class Kube:
     def apply(
         self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False
     ) -> Object:
-        """Set an object's fields to those of `body` (server-side apply); return the object.
+        """Set the fields of `body` (server-side apply), and return the object.
 
         Other fields stay. With `dry_run`, the API checks and completes the
         object, but does not store it.
@@ -84,7 +84,7 @@ class Kube:
     def patch(
         self, kind: Kind, name: str, merge: Object, *, namespace: str | None = None
     ) -> Object:
-        """Change fields of an object; a field that is None is removed (JSON merge patch)."""
+        """Change fields, and remove those that are None (JSON merge patch)."""
         return self.transport.send(
             "PATCH",
             kind.path(namespace, name),
@@ -102,10 +102,11 @@ class Kube:
         uid: str | None = None,
         with_owned: bool = False,
     ) -> bool:
-        """Ask for the removal of an object; False if it does not exist, or has another `uid`.
+        """Ask for the removal of an object.
 
-        The object is gone when `get` returns None, which may take time; with
-        `with_owned`, only after all objects that it owns.
+        Returns False if it does not exist, or has another `uid`. The object is
+        gone when `get` returns None, which may take time; with `with_owned`,
+        only after all objects that it owns.
         """
         policy = "Foreground" if with_owned else "Background"
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
@@ -127,7 +128,7 @@ class Kube:
         return True
 
     def may(self, right: Right, *, namespace: str) -> bool:
-        """Ask whether this user has a right in a namespace (SelfSubjectAccessReview)."""
+        """Ask whether this user has a right (SelfSubjectAccessReview)."""
         resource, _, part = right.resource.partition("/")
         attributes = {
             "namespace": namespace,
@@ -150,7 +151,7 @@ class Kube:
     def logs(
         self, pod: str, *, namespace: str, container: str, lines: int, previous: bool = False
     ) -> str:
-        """Return a container's last lines, or those of the run before its last restart.
+        """Return a container's last lines, or those before its last restart.
 
         Returns "" if that run, or the pod, does not exist.
         """

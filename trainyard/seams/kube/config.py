@@ -1,4 +1,4 @@
-"""The Kubernetes cluster that a command works on: a context of kubeconfig files.
+"""The Kubernetes cluster of a command: a context of kubeconfig files.
 
 If several files set a value, the first one wins
 (kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig).
@@ -123,7 +123,7 @@ def _current(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _named(documents: Sequence[Mapping[str, Any]], key: str) -> dict[str, Mapping[str, Any]]:
-    """Return the entries of a kind by name; the first file that has a name wins."""
+    """Return a kind's entries by name; the first file with a name wins."""
     entries: dict[str, Mapping[str, Any]] = {}
     for document in reversed(documents):
         for entry in document.get(f"{key}s") or ():

@@ -18,11 +18,11 @@ class KubeError(OutsideError):
 
 
 class ApiUnreachableError(KubeError):
-    """No answer came, the connection broke, or the API server cannot answer now."""
+    """The API server gave no answer or is busy, or the connection broke."""
 
 
 class InvalidError(KubeError):
-    """The API rejects an object: a field is wrong, or an admission rule forbids it."""
+    """The API rejects an object for a wrong field or an admission rule."""
 
 
 class ConflictError(KubeError):
@@ -93,7 +93,7 @@ RULES = (
 
 
 def refused(status: int, body: bytes, request: str, access: Access) -> TrainyardError:
-    """Return the error for an unexpected answer to `request`, a method and path."""
+    """Return the error for an unexpected answer to `request` (METHOD PATH)."""
     text = _message(body)
     known = text is not None or str(status) in ("401", "404", *_BUSY)
     reason = "foreign"
@@ -110,7 +110,7 @@ def refused(status: int, body: bytes, request: str, access: Access) -> Trainyard
 
 
 def unreachable(error: Exception, access: Access) -> TrainyardError:
-    """Return the error of a server that does not answer or cannot be trusted."""
+    """Return the error of a server that is silent or cannot be trusted."""
     deepest: BaseException = error
     while deepest.__cause__ or deepest.__context__:
         deepest = deepest.__cause__ or deepest.__context__ or deepest
@@ -136,7 +136,7 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
 
 
 def _message(body: bytes) -> str | None:
-    """Return the message of the API's own error (meta/v1 Status); None for any other body."""
+    """Return the message of an API error (meta/v1 Status); None for others."""
     try:
         document = json.loads(body)
     except ValueError:

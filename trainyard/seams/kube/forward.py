@@ -69,7 +69,7 @@ def forward(
 
 
 def _connect(transport: Transport, path: str, port: int) -> Any:
-    """Open a websocket to a port of a pod. Raises KubeError, PrerequisiteError."""
+    """Open a websocket to a pod's port. Raises KubeError, PrerequisiteError."""
     from websocket import WebSocket, WebSocketBadStatusException, WebSocketException
 
     session = transport.session()
@@ -97,7 +97,7 @@ def _connect(transport: Transport, path: str, port: int) -> Any:
 
 
 def _relay(local: socket.socket, stream: Any) -> str:
-    """Pass bytes both ways until one side ends; return the kubelet's complaint, "" for none.
+    """Pass bytes until one side ends; return the kubelet's complaint or "".
 
     One thread serves both directions, because two must not use one TLS
     connection. If one side does not accept its bytes, both directions wait, so

@@ -1,4 +1,4 @@
-"""HTTP to a Kubernetes API server: logged in by the `kubernetes` library, with deadlines."""
+"""HTTP with deadlines to an API server; the `kubernetes` library logs in."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _importing = threading.Lock()
 
 @dataclass(frozen=True)
 class Session:
-    """A login: the library's client and configuration, the TLS context of all connections."""
+    """A login: the library's client and configuration, and the TLS context."""
 
     client: Any
     configuration: Any
@@ -61,7 +61,7 @@ class Response:
 
 
 class Transport:
-    """The connections to one server; threads may share them. The first request logs in."""
+    """Connections to one server, for any thread; the first request logs in."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -78,7 +78,7 @@ class Transport:
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
     ) -> Response:
-        """Return the server's answer; the statuses in `accept` count as success, like 2xx.
+        """Return the answer; statuses in `accept` count as success, as 2xx do.
 
         After a 401, log in again and repeat the request once. Raises KubeError,
         PrerequisiteError.
@@ -96,13 +96,13 @@ class Transport:
         raise errors.refused(response.status, response.body, f"{method} {path}", self.access)
 
     def session(self) -> Session:
-        """Return the login to use. Raises PrerequisiteError if the login fails."""
+        """Return the login. Raises PrerequisiteError if the login fails."""
         with self._lock:
             self._session = self._session or _log_in(self.access)
             return self._session
 
     def authorization(self, session: Session) -> dict[str, str]:
-        """Return the header with the user's token; {} for a user with a certificate."""
+        """Return the token's header; {} for a user with a certificate."""
         with self._lock:
             # The library runs a login program again before its token expires.
             token = session.configuration.get_api_key_with_prefix("BearerToken")
@@ -239,7 +239,7 @@ def _configuration(access: Access) -> Any:
 
 
 class _Shared(ssl.SSLContext):
-    """A TLS context that threads may share, because its ALPN protocols never change.
+    """A TLS context for all threads: its ALPN protocols never change.
 
     urllib3 sets the ALPN protocols before each connection. If another thread
     connects just then, OpenSSL sends freed memory, and the server rejects the

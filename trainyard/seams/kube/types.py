@@ -11,7 +11,10 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of objects: its group and version ("v1", "ray.io/v1"), and its name in URLs."""
+    """A kind of objects; `plural` is its name in URLs.
+
+    `api` is its group and version, such as "v1" or "ray.io/v1".
+    """
 
     api: str
     plural: str
@@ -29,7 +32,7 @@ class Kind:
         return f"/api/{self.api}"
 
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
-        """Return the URL's path of an object, of its `part` ("log"), or of the whole kind.
+        """Return the path of an object, of its `part` ("log"), or of the kind.
 
         Without a namespace, the path covers all namespaces. Cluster-scoped
         kinds ignore it.
@@ -47,7 +50,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Right:
-    """A right as in a Role; `resource` is `pods` or `pods/log`, "*" means all."""
+    """A right as in a Role; `resource` is like `pods/log`, "*" means all."""
 
     verb: str
     group: str

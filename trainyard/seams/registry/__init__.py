@@ -1,1 +1,1 @@
-"""Requests to a container registry; images themselves are pushed and pulled by Docker."""
+"""Requests to a container registry; Docker itself pushes and pulls images."""

@@ -43,7 +43,7 @@ MEDIA_TYPES = (
 
 
 class Blob(NamedTuple):
-    """A part of an image: its config, or a layer; `size` is in bytes, compressed."""
+    """An image's config or layer; `size` is that of the compressed bytes."""
 
     digest: str
     size: int
@@ -66,7 +66,7 @@ class Manifest:
 
 
 class RegistryApi:
-    """A connection to one registry; use it as a context manager. Threads may share it.
+    """A connection to one registry, a context manager that threads may share.
 
     `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA
     of the registry's certificate; None trusts the CAs of certifi and of this
@@ -117,7 +117,7 @@ class RegistryApi:
             raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ")
 
     def manifest(self, name: str, reference: str) -> Manifest | None:
-        """Return the manifest of a tag or digest, or None if the registry has none.
+        """Return a tag's or digest's manifest; None if the registry has none.
 
         Raises DamagedError if the manifest is malformed, or does not match its
         digest.
@@ -144,7 +144,7 @@ class RegistryApi:
         return manifest
 
     def repositories(self) -> Iterator[str]:
-        """Yield every repository's name; some registries refuse (ECR, Docker Hub)."""
+        """Yield all repository names, which ECR and Docker Hub refuse."""
         return self._listed("_catalog", "repositories", doing="list the repositories")
 
     def tags(self, name: str) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ class RegistryApi:
         )
 
     def try_upload(self, name: str) -> None:
-        """Upload some bytes and cancel, to learn why a push fails, which Docker hides.
+        """Try an upload, to learn why a push fails, which Docker hides.
 
         Raises RegistryError with the registry's reason, such as a full disk.
         """
@@ -208,7 +208,10 @@ class RegistryApi:
         return answer
 
     def _refused(self, answer: httpx.Response, doing: str, *, before: str = "") -> RegistryError:
-        """Return the error for an answer; a 401 without a login says that a login is missing."""
+        """Return the error for an answer.
+
+        The error for a 401 without a login says that a login is missing.
+        """
         text = f"{before}{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
         if self._login:
             return refused(text, self.address, doing=doing, who=self._login.who)

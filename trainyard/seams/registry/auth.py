@@ -1,4 +1,4 @@
-"""Answers to a registry's challenge: Basic, or Bearer with a token from its realm.
+"""Answer a registry's challenge: Basic, or Bearer with its realm's token.
 
 A login is sent only after the registry asks for one, and only to a host that
 the registry names (distribution's token authentication).
@@ -20,7 +20,7 @@ CLIENT = "trainyard"
 
 @dataclass(frozen=True)
 class Login:
-    """A login to a registry; `source` is where it was found. repr() leaves out the secrets."""
+    """A login to a registry; `source` is where the login was found."""
 
     source: str
     username: str = ""
@@ -29,7 +29,7 @@ class Login:
 
     @property
     def who(self) -> str:
-        """Return what follows "the login" in messages, such as " of ray from $PASSWORD"."""
+        """Return what messages add to "the login": " of ray from $PASSWORD"."""
         if self.username:
             return f" of {self.username} from {self.source}"
         return f" from {self.source}"
@@ -41,7 +41,7 @@ class Login:
 
 
 class ChallengeAuth(httpx.Auth):
-    """Answers one 401 per request; keeps an accepted login until the registry rejects it."""
+    """Answers one 401 per request; keeps a login until it is rejected."""
 
     requires_response_body = True
 
@@ -76,7 +76,7 @@ class ChallengeAuth(httpx.Auth):
             yield request
 
     def _token_request(self, parameters: dict[str, str], registry: httpx.URL) -> httpx.Request:
-        """Return the request for a token: anonymous, or with a password or identity token."""
+        """Return the request for a token, with the login's secret, if any."""
         realm = registry.join(parameters.get("realm", ""))
         scope = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
         login = self._login

@@ -1,4 +1,4 @@
-"""Rejections by a registry, or by a Docker engine or kubelet that uses it, with hints.
+"""A registry's rejections, also as Docker and the kubelet report them.
 
 One cause has several texts. Trainyard's own requests get the registry's JSON or
 OpenSSL's texts; Docker and the kubelet report Go's. The texts were seen with
@@ -16,11 +16,11 @@ from trainyard.errors import OutsideError
 
 
 class RegistryError(OutsideError):
-    """A registry rejected a request, broke while it answered, or does not exist."""
+    """A registry rejected a request, broke during it, or does not exist."""
 
 
 class GoneError(RegistryError):
-    """The registry did not answer, broke the connection or answered 5xx; a retry may help."""
+    """The registry gave no whole answer, or answered 5xx; a retry may help."""
 
 
 class LoginError(RegistryError):
@@ -205,7 +205,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryError:
-    """Return the error for a failure's text, with the cause if a rule knows the text.
+    """Return the error for a failure's text, with the cause if a rule knows it.
 
     The error's `where` has the text. `who` is the owner of the login: " of ray
     from $PASSWORD".

@@ -1,4 +1,4 @@
-"""The login to a registry, from the cluster file, `docker login`, or AWS for 12 hours.
+"""The login to a registry: the cluster file's, `docker login`'s, or AWS's.
 
 Secrets get only into requests to the registry and the Docker engine, never into
 arguments, logs or messages.
@@ -19,7 +19,7 @@ from trainyard.spec.docker import Registry
 
 
 def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
-    """Return the login of the cluster file, else Docker's; None for an anonymous one.
+    """Return the cluster file's login, or else Docker's; None if anonymous.
 
     Raises PrerequisiteError if the cluster file's password cannot be found.
     """
@@ -40,7 +40,7 @@ def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 
 
 def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
-    """Return Docker's own login for a registry, from its file or credential helper."""
+    """Return the login in Docker's file or credential helper, if any."""
     home = Path(environ.get("HOME", "~")).expanduser()
     path = Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""OpenSSH's configuration for a host: address, keys, jump hosts, and host key checks."""
+"""OpenSSH's settings for a host: address, keys, jump hosts, host key checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATTERN = re.compile('[*?!"]')
 
 @dataclass(frozen=True)
 class Identity:
-    """A login key for hosts that Trainyard made, and the file that pins their host keys."""
+    """A login key for hosts that Trainyard made, and their known_hosts file."""
 
     key: Path
     known_hosts: Path
@@ -50,7 +50,10 @@ class Identity:
 
 @dataclass(frozen=True)
 class Address:
-    """A host as the user names it, perhaps by an alias; None means that ~/.ssh/config decides."""
+    """A host as the user names it, perhaps by an alias.
+
+    Where a field is None, ~/.ssh/config decides.
+    """
 
     host: str
     user: str | None = None
@@ -63,7 +66,7 @@ class Address:
         return login
 
     def shell(self, command: str, *, terminal: bool, identity: Identity | None = None) -> list[str]:
-        """Return the `ssh` command that runs `command` on the host; "" opens a shell."""
+        """Return the `ssh` command line for `command`; "" opens a shell."""
         words = ["ssh"]
         if terminal:
             words.append("-t")
@@ -97,7 +100,7 @@ class Settings:
 
     @property
     def known_as(self) -> str:
-        """Return the host's name in known_hosts (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
+        """Return the host's name in known_hosts files (format: sshd(8))."""
         if self.port == SSH_PORT:
             return self.host
         return f"[{self.host}]:{self.port}"
@@ -129,7 +132,7 @@ def parse(address: str) -> Address:
 def settings(
     address: Address, environ: Mapping[str, str], identity: Identity | None = None
 ) -> Settings:
-    """Return the settings for a host from ~/.ssh/config and /etc/ssh/ssh_config.
+    """Return a host's settings in ~/.ssh/config and /etc/ssh/ssh_config.
 
     With an `identity`, no other key is offered, and the host key is pinned in
     the identity's file. Raises PrerequisiteError if a file is broken.
@@ -179,7 +182,7 @@ def _agent(options: Mapping[str, Any], environ: Mapping[str, str], home: Path) -
 
 
 def _lookup(address: Address, home: Path) -> dict[str, Any]:
-    """Return paramiko's options for a host. Raises PrerequisiteError for a broken file."""
+    """Return paramiko's options. Raises PrerequisiteError for broken files."""
     # The first value of an option wins.
     lines = ["Host *"]
     if address.user:
@@ -222,7 +225,7 @@ def _blocks(written: str) -> list[tuple[list[str], str]]:
 
 
 def _read(file: Path, home: Path) -> str:
-    """Read a configuration file; resolve its Includes, which paramiko cannot."""
+    """Read a file and its Includes, which paramiko cannot resolve."""
     if not file.is_file():
         return ""
 

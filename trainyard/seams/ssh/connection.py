@@ -1,4 +1,4 @@
-"""One host by SSH: commands, sudo, files; a broken connection is opened again when needed."""
+"""A host by SSH: commands, sudo and files; a broken connection reopens."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _lock = threading.Lock()
 def connect(
     address: str, environ: Mapping[str, str], identity: Identity | None = None
 ) -> Connection:
-    """Return the connection to [ssh://][user@]host[:port], always the same; send nothing yet."""
+    """Return the one connection to [ssh://][user@]host[:port]; send nothing."""
     key = (address, environ.get("HOME", ""), identity)
     with _lock:
         if key not in _connections:
@@ -65,7 +65,10 @@ def connect(
 
 @dataclass(frozen=True)
 class Held:
-    """A command that runs while this object exists; `line` is its first line of output."""
+    """A running command; `line` is its first line of output.
+
+    The command ends with this object.
+    """
 
     line: str
     channel: Channel
@@ -138,7 +141,7 @@ class Connection:
             return self._spare.session()
 
     def reach(self, host: str, port: int) -> Channel:
-        """Connect from this host to a port of any host. Raises ChannelException."""
+        """Connect this host to a port of any host. Raises ChannelException."""
         return self._open("direct-tcpip", (host, port))
 
     def run(
@@ -149,10 +152,11 @@ class Connection:
         then: Path | None = None,
         seconds: float = 60.0,
     ) -> Ran:
-        """Run a command to its end; its input is `stdin`, then the content of the file `then`.
+        """Run a command to its end.
 
-        Raises NotReadyError if the command still runs after `seconds`; it is
-        not ended.
+        Its input is `stdin`, then the content of the file `then`. Raises
+        NotReadyError if the command still runs after `seconds`; it is not
+        ended.
         """
         channel = self.session()
         with ThreadPoolExecutor(4) as pool:
@@ -186,14 +190,14 @@ class Connection:
         then: Path | None = None,
         seconds: float = 60.0,
     ) -> Ran:
-        """Run a command as root, with $TRAINYARD_SUDO_PASSWORD if sudo needs a password."""
+        """Run a command as root, if needed with $TRAINYARD_SUDO_PASSWORD."""
         words, password = self._sudo_words()
         return self.run(
             [*words, "--", *command], stdin=password + stdin, then=then, seconds=seconds
         )
 
     def hold(self, command: Sequence[str]) -> Held:
-        """Start a command as root; it prints a line, and runs until its input ends.
+        """Start a command as root that prints a line and ends with its input.
 
         The input ends with the returned `Held`, or with this process. Raises
         NotReadyError if the line does not come within HOLD_SECONDS.
@@ -215,11 +219,12 @@ class Connection:
             raise self._broke(error) from error
 
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
-        """Return the local command that runs `command` as root on the host, with local stdin.
+        """Return a local command that runs `command` on the host as root.
 
-        On a terminal, sudo prompts for its password. Without one, this call
-        asks the host whether sudo needs a password, which the command then
-        reads from $TRAINYARD_SUDO_PASSWORD.
+        The command on the host reads the local stdin. On a terminal, sudo
+        prompts for its password. Without one, this call asks the host whether
+        sudo needs a password, which the command then reads from
+        $TRAINYARD_SUDO_PASSWORD.
         """
         words = ["sudo"]
         password = b""
@@ -231,7 +236,7 @@ class Connection:
         return ssh
 
     def put(self, path: str, content: bytes | Path) -> None:
-        """Write a file as root, whole or not at all, to an existing directory."""
+        """Write a file as root, whole or not at all; create no directory."""
         if isinstance(content, Path):
             stdin = b""
             then = content
@@ -259,7 +264,7 @@ class Connection:
             raise login.unreachable(error, self.address, settings) from error
 
     def _socket(self, settings: config.Settings) -> socket.socket | Channel | ProxyCommand:
-        """Connect to the host's port: directly, through jump hosts, or by ProxyCommand."""
+        """Connect directly, through jump hosts, or by ProxyCommand."""
         via = self._via
         if via is None and settings.proxy_command:
             return ProxyCommand(settings.proxy_command)
@@ -297,7 +302,7 @@ class Connection:
         raise self._broke(broken)
 
     def _sudo_words(self) -> tuple[list[str], bytes]:
-        """Return the sudo command and its password input; ask the host only once."""
+        """Return the sudo command and its password input; ask the host once."""
         self._sudo = self._sudo or self._ask_sudo()
         return self._sudo
 

@@ -72,7 +72,7 @@ class Facts:
 def read(
     connection: Connection, script: str, more: Callable[[Fields, Facts], Fact], *, now: float
 ) -> Fact:
-    """Ask a host for its facts and the fields of `script`; return `more(fields, facts)`.
+    """Ask a host for facts and `script`'s fields; return `more(fields, facts)`.
 
     `now` is this machine's clock, in seconds. Raises HostError if the host
     cannot be asked, or if a fact cannot be read.
@@ -145,7 +145,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
 
 
 def block(fields: Fields, name: str) -> str:
-    """Return the text of a field of several lines, "" if left out. Raises ValueError."""
+    """Return a field of several lines, "" if left out. Raises ValueError."""
     return fact(fields, name, decoded)
 
 

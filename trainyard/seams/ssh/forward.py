@@ -28,7 +28,7 @@ _BROKEN = (OSError, EOFError, SSHException)
 
 
 def local_port(connection: Connection, port: int) -> int:
-    """Return a port of this machine that forwards to a port of the host. Raises HostError."""
+    """Return a local port that forwards to the host's. Raises HostError."""
 
     def serve(local: socket.socket) -> str:
         return _relay(local, connection.reach(LOOPBACK, port))
@@ -38,9 +38,9 @@ def local_port(connection: Connection, port: int) -> int:
 
 
 def local_socket(connection: Connection, command: Sequence[str]) -> Path:
-    """Return a local socket; each connection to it is the stdin and stdout of a remote command.
+    """Return a local socket whose connections each run a remote command.
 
-    Raises HostError.
+    A connection is the command's stdin and stdout. Raises HostError.
     """
 
     def serve(local: socket.socket) -> str:
@@ -62,7 +62,7 @@ def _unix_listener() -> socket.socket:
 
 
 def _relay(local: socket.socket, channel: Channel) -> str:
-    """Pass bytes both ways until the host's side ends; return its last line of stderr."""
+    """Pass bytes until the host's side ends; return its last stderr line."""
     with channel:
         threading.Thread(target=_send, args=(local, channel), daemon=True).start()
         _copy(channel.recv, local.sendall)

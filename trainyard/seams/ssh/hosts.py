@@ -24,7 +24,7 @@ _REACH = "exec 3<> /dev/tcp/$0/$1"
 
 @dataclass(frozen=True)
 class Host:
-    """A host. `ssh` is its [user@]host[:port], `ip` its address for other hosts."""
+    """A host; `ssh` is [user@]host[:port], `ip` the address for other hosts."""
 
     name: str
     ip: str
@@ -34,7 +34,7 @@ class Host:
     def root(
         self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b""
     ) -> Ran:
-        """Run a command as root. With `check`, raise OutsideError with a failure's last message."""
+        """Run a command as root; `check` raises OutsideError for a failure."""
         ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
         if check and ran.code != 0:
             words = [word for word in command if len(word) < 60 and "\n" not in word]
@@ -51,7 +51,7 @@ class Host:
 
 
 def last_words(printed: str) -> str:
-    """Return a program's last message on one line; snapd folds messages at 79 columns.
+    """Return a program's last message on one line, although snapd folds it.
 
     Indented lines continue the message above. Lines without a letter or digit,
     such as snapd's rule below a quotation, are skipped.
@@ -71,7 +71,7 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 
 
 def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
-    """Return a host for each [user@]host[:port]; look up IP addresses that are None.
+    """Return a host for each [user@]host[:port]; look up an IP that is None.
 
     No host is asked yet. A host with an unknown name gets the IP "": connecting
     to it reports the name, unless a jump host knows it.
@@ -94,7 +94,7 @@ def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> l
 
 
 def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], object]) -> None:
-    """Call `act` for all hosts at once; then raise one error for all hosts that failed, if any."""
+    """Call `act` for all hosts at once; raise one error for all failures."""
     _, errors = try_each(hosts, act)
     refuse(errors)
 
@@ -102,7 +102,7 @@ def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], object]) -> None:
 def try_each(
     hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]
 ) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Call `act` for all hosts at once; return results and errors by host name."""
+    """Call `act` for all hosts at once; return results and errors by name."""
     by_name = {host.name: host for host in hosts}
     kept = {host.name for host in hosts[:AT_ONCE]}
 

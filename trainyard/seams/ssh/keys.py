@@ -17,7 +17,10 @@ def new() -> str:
 
 
 def public_key(file: Path) -> str | None:
-    """Return a private key's public part, `TYPE BASE64`; None if unreadable or encrypted."""
+    """Return a private key's public part, `TYPE BASE64`.
+
+    Returns None if the key is unreadable or encrypted.
+    """
     try:
         key = PKey.from_path(file)
     except (OSError, ValueError, TypeError, SSHException, UnknownKeyType):

@@ -1,4 +1,4 @@
-"""A lock file on one host, so that only one command on any machine changes the hosts."""
+"""A lock on one host: only one command, from any machine, changes the hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The login to a host over an open socket: check the host key, offer the user's keys."""
+"""The login to a host by a socket: check its key, offer the user's keys."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def known_lines(host: str, text: str) -> Iterator[str]:
 
 
 def _remember(client: SSHClient, host: str, known: str) -> None:
-    """Add one host's known keys; paramiko's reader compares each line with all lines before."""
+    """Add a host's known keys, without paramiko's comparison of all lines."""
     for line in known_lines(host, known):
         with suppress(SSHException, InvalidHostKey):
             entry = HostKeyEntry.from_line(line.strip())
@@ -146,7 +146,7 @@ def _remember(client: SSHClient, host: str, known: str) -> None:
 
 
 class _Policy(MissingHostKeyPolicy):
-    """Stores or rejects an unknown host key, depending on StrictHostKeyChecking."""
+    """Stores or rejects an unknown host key, as StrictHostKeyChecking says."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -161,7 +161,7 @@ class _Policy(MissingHostKeyPolicy):
 
 
 class _Keys(AuthStrategy):
-    """Offers the agent's keys and the keys in files, until the host accepts one."""
+    """Offers keys of the agent and of files, until the host accepts one."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(SSHConfig())
@@ -202,7 +202,7 @@ class _Keys(AuthStrategy):
 
 
 class _Agent(AgentSSH):
-    """The agent at a socket; paramiko's own class only uses this process's $SSH_AUTH_SOCK."""
+    """The agent at a socket; paramiko's own class only uses $SSH_AUTH_SOCK."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Work on many hosts at once, up to a limit; one host's failure stops no other."""
+"""Work on many hosts at once; a host's failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ AGAIN = "Repair these hosts, and repeat the same command; the other hosts wait."
 def gather(
     hosts: Iterable[str], act: Callable[[str], Result]
 ) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Call `act` for every host, AT_ONCE at a time; return results and errors in order."""
+    """Call `act` for AT_ONCE hosts at a time; return results and errors.
+
+    Results and errors have the order of `hosts`.
+    """
     results: dict[str, Result] = {}
     errors: dict[str, TrainyardError] = {}
     pool = ThreadPoolExecutor(AT_ONCE)
@@ -35,7 +38,7 @@ def gather(
 
 
 def refuse(errors: Mapping[str, TrainyardError]) -> None:
-    """Raise the only error, or one error for all hosts, with the class of the first."""
+    """Raise the only error, or one for all hosts, in the class of the first."""
     for first in errors.values():
         if len(errors) == 1:
             raise first

@@ -10,7 +10,7 @@ FROM_FILE = "-"
 
 @dataclass(frozen=True)
 class Snap:
-    """A snap as `snap list` shows it: version v1.34.2, channel 1.34/stable or FROM_FILE."""
+    """A snap in `snap list`: v1.34.2, of channel 1.34/stable or FROM_FILE."""
 
     version: str
     channel: str

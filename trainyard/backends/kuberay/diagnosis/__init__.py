@@ -29,7 +29,7 @@ OPERATOR_CRASHES = "Kubernetes starts it again and again: check kuberay.operator
 
 
 def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
-    """Return why a cluster is not ready: causes of the operator, the head, then the workers."""
+    """Return why a cluster is not ready: operator, then head, then workers."""
     return (
         *explain_operator(snapshot),
         *_of_pods(groups.awaited(snapshot.owner, snapshot.pods), snapshot),
@@ -39,9 +39,10 @@ def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
 def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnosis, ...]:
     """Return why the operator's Deployment (`snapshot.owner`) has no ready pod.
 
-    `has_run`: the operator worked before, so its crashes are tolerated for longer. It ends when it
-    cannot renew its lease ("leader election lost"), such as while control planes leave the cluster.
-    Kubernetes restarts it after 10 s, then 20 s, up to 5 min.
+    `has_run`: the operator worked before, so its crashes are tolerated for
+    longer. The operator ends when it cannot renew its lease ("leader election
+    lost"), such as while control planes leave the cluster. Kubernetes restarts
+    it after 10 s, then 20 s, up to 5 min.
     """
     refused = pods.condition(snapshot.owner or {}, "ReplicaFailure")
     # On a host that was just started, the operator crashes until it reaches the API server.
@@ -60,7 +61,7 @@ def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnos
 
 
 def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return why a pod is not ready; None if it is ready, or no fault is visible yet."""
+    """Return why a pod is not ready; None without a visible fault."""
     if pods.is_ready(pod):
         return None
 

@@ -1,4 +1,4 @@
-"""Why a container's image cannot be pulled, or the container does not start or ends; pure.
+"""Why an image cannot be pulled, or a container fails to start or ends; pure.
 
 The reasons are the kubelet's (kubernetes/pkg/kubelet). The texts are from the
 kubelet, containerd (remotes/docker) and runc.
@@ -84,7 +84,7 @@ RAY_IN_IMAGE = "Check whether Ray works in the image: trainyard image.lint"
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
-    """Return why a container has no image, does not start, or ends, if known."""
+    """Return why a container has no image, does not start, or ends."""
     if container.ready:
         return None
     return (

@@ -1,4 +1,4 @@
-"""Why the scheduler finds no host for a pod, or the pod's host is not ready; pure."""
+"""Why the scheduler finds no host for a pod, or the host is unready; pure."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
 
 
 def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
-    """Return why the scheduler found no host for a pod; None unless it tried and failed.
+    """Return why the scheduler found no host; None unless it tried and failed.
 
-    `wait`: for so many seconds a pod may wait for a machine that is added automatically.
+    A pod may wait `wait` seconds for a machine that is added automatically.
     """
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
@@ -109,7 +109,7 @@ def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
 
 
 def _requested(pod: Object) -> str:
-    """Describe a pod's requests: ` for 2 cpu, 4Gi memory, 1 nvidia.com/gpu`, or ""."""
+    """Describe requests: ` for 2 cpu, 4Gi memory, 1 nvidia.com/gpu`, or ""."""
     resources = pod["spec"]["containers"][0].get("resources") or {}
     amounts = resources.get("requests") or resources.get("limits") or {}
     if not amounts:

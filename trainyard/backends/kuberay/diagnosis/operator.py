@@ -46,7 +46,7 @@ def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
 
 
 def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
-    """Yield why the operator does not make a RayCluster's pods; nothing without a RayCluster.
+    """Yield why the operator makes no pods; nothing without a RayCluster.
 
     First comes at most one reason from the RayCluster or the operator. Then
     come the head and the workers, if KubeRay has replaced them several times.
@@ -86,7 +86,7 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 
 def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
-    """Return the events since the last change of the RayCluster, its status not counted.
+    """Return events since the RayCluster's last change; its status is ignored.
 
     `cluster.up` begins with such a change.
     """
@@ -100,7 +100,7 @@ def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
 
 
 def _again_and_again(events: Sequence[Object]) -> Iterator[Diagnosis]:
-    """Yield a diagnosis if KubeRay has removed failed pods at least TRIES times."""
+    """Yield a diagnosis if KubeRay removed failed pods TRIES times or more."""
     for reason, who in (("DeletedHeadPod", "the head"), ("DeletedWorkerPod", "a worker")):
         deaths = []
         for event in events:

@@ -1,4 +1,4 @@
-"""The Kubernetes objects of a cluster file, from the templates in kuberay/; pure."""
+"""A cluster file's Kubernetes objects, from the templates in kuberay/; pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def documents(inputs: Inputs) -> Documents:
 
 
 def _claim(inputs: Inputs) -> Object | None:
-    """Return the outputs claim; None if the file has no storage, or names a claim."""
+    """Return the outputs claim; None without storage, or with a named claim."""
     storage = inputs.section.storage
     if storage is None or storage.size is None:
         return None
@@ -97,7 +97,7 @@ def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
 
 
 def rendered(name: str, values: Mapping[str, Any]) -> Object:
-    """Render a template of kuberay/, and remove the keys whose value is null."""
+    """Render a template of kuberay/, and remove keys whose value is null."""
     template = (paths.shipped("kuberay") / f"{name}.yaml.j2").read_text(encoding="utf-8")
     found: Object = _without_nulls(yaml.safe_load(render.render(template, values)))
     return found
@@ -153,7 +153,7 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
 
 
 def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
-    """Return a worker group's values. In a group that grows, Ray sets `replicas`."""
+    """Return a worker group's values; if it grows, Ray sets `replicas`."""
     replicas = None
     if not group.grows:
         replicas = group.least

@@ -1,4 +1,7 @@
-"""A Ray node's pod (kuberay/pod.yaml.j2): size, user, placement, volumes, environment."""
+"""A Ray node's pod: its size, user, placement, volumes and environment.
+
+The template is kuberay/pod.yaml.j2.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,7 @@ class NodeSize:
 
 
 def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
-    """Return the size of a group's nodes: the file's values, else the defaults."""
+    """Return the size of a group's nodes: the file's, else the default."""
     cpus = DEFAULT_CPUS
     if declared.cpus is not None:
         cpus = declared.cpus
@@ -210,7 +213,7 @@ def cpus(number: float) -> str:
 
 
 def quantity(size: int) -> str:
-    """Return bytes in Kubernetes' notation: `2Gi`, or the number if no unit divides it."""
+    """Write bytes in Kubernetes' notation: `2Gi`, else without a unit."""
     for unit, factor in _UNITS.items():
         if size % factor == 0:
             return f"{size // factor}{unit}"
@@ -245,7 +248,7 @@ def pod_security(security: PodSecurity) -> Values | None:
 
 
 def container_security(security: PodSecurity) -> Values | None:
-    """Return a container's securityContext; None unless the file asks for `hardened`.
+    """Return a container's securityContext; None without `hardened`.
 
     KubeRay copies it to its own containers.
     """
@@ -264,7 +267,7 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 
 
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
-    """Return the affinity that spreads nodes over hosts, or keeps them together.
+    """Return the affinity that spreads nodes over hosts, or keeps them on one.
 
     ReadWriteOnce storage works on one host only, so all nodes must share a
     host.
