@@ -16,6 +16,7 @@ SHIPPED = ("trainyard", "runner", "images", "jobs", "project")
 # Their strings are names and data of tests, no messages.
 OURS = ("tests", "benchmarks")
 
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 WORDS = r"\b(?:anew|goes on|go on|of ours|what it has left|nobody|whoever)\b"
 HEADS = r"(?:Who|Whoever|What|Of|In what)\b"
 IN_MESSAGES = re.compile(WORDS, re.IGNORECASE)
@@ -27,7 +28,7 @@ def violations(source: str, *, with_strings: bool) -> Iterator[str]:
     documented: set[int] = set()
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+        if isinstance(node, DOCUMENTED):
             docstring = ast.get_docstring(node)
             if docstring:
                 documented.add(id(node.body[0].value))  # type: ignore[attr-defined]
@@ -76,6 +77,32 @@ def test_names_of_tests_begin_with_their_subject() -> None:
 
     riddles = re.compile(r"test_(?:who|whoever|what|whatever|where|of|in_what)_")
     assert [name for name in names if len(name) > 70 or riddles.match(name)] == []
+
+
+def wide_docstrings(source: str) -> Iterator[int]:
+    """Yield the lines of docstrings above 80 columns; help, which commands print, may be wider."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, DOCUMENTED) or not ast.get_docstring(node):
+            continue
+        decorators = getattr(node, "decorator_list", [])
+        if any("task" in ast.unparse(decorator) for decorator in decorators):
+            continue
+
+        text = node.body[0]
+        for number in range(text.lineno, (text.end_lineno or 0) + 1):
+            if len(lines[number - 1]) > 80:
+                yield number
+
+
+@pytest.mark.parametrize("directory", ["trainyard", "runner"])
+def test_docstrings_have_at_most_80_columns(directory: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted((ROOT / directory).rglob("*.py"))
+        for number in wide_docstrings(path.read_text())
+    ]
+    assert found == []
 
 
 def test_a_block_of_comments_is_one_text() -> None:
