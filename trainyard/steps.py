@@ -163,7 +163,7 @@ class PlannedStep:
     """The effect that a step would have now.
 
     `state` is "already" if the step holds, "would" if it would be done, and
-    "after" if it cannot be asked until another step holds.
+    "after" if only another step makes it possible to ask.
     """
 
     title: str

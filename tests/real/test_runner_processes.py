@@ -26,7 +26,7 @@ echo started
 sleep $1
 """
 GUARD_KILLED = (
-    "the task, or another program on its node, killed the guard process that had started it"
+    "the guard process that started the task was killed, by the task or by another program"
 )
 
 QUICK_ORDER: Order = {

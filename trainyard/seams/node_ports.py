@@ -19,7 +19,8 @@ from trainyard_runner.wire.text import last_line
 from trainyard.errors import RequestError
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward
 
-# Connects stdin and stdout to a port of its machine, until that side closes the connection.
+# This script connects its stdin and stdout to a port of the node that it runs on, until the program
+# at that port closes the connection.
 RELAY = """
 import os, socket, sys, threading
 

@@ -118,8 +118,8 @@ def _task(job: JobSpec, index: int, entry: TaskEntry, values: Mapping[str, str] 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
     """Override the job's resources with the task's own.
 
-    Resources are either a share of a node or amounts. If the task's have the
-    other form, only the job's `custom` stays.
+    Resources are either a share of a node, or amounts. If job and task have
+    different forms, only `custom` of the job's resources stays.
     """
     if own is None:
         return shared

@@ -248,7 +248,7 @@ class CommandLine:
         # The first word of a task typed as two words: `train dispatch`.
         self._group = ""
         self._flag_as_given = ""
-        # The task; a context without a name until a task is typed.
+        # The task's context; it has no name until the words name a task.
         self.task = ParserContext()
         self.flag: Argument | None = None
         self.arguments: list[Argument] = []

@@ -395,7 +395,7 @@ def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]
     if status is None:
         return (
             "failed",
-            "the task, or another program on its node, killed the guard process that had started it",
+            "the guard process that started the task was killed, by the task or by another program",
         )
     if status > 0:
         return "failed", f"exit code {status}"

@@ -97,7 +97,7 @@ def wanted(task: Task, node: Node) -> dict[str, float]:
 
 
 def amounts(task: Task) -> dict[str, float]:
-    """Return the amounts of a task without a share, without zeros."""
+    """Return the nonzero amounts of a task that has no share."""
     memory = float(task.memory or 0)
     return _asked({"CPU": task.cpus, "GPU": task.gpus, "memory": memory, **task.custom})
 

@@ -212,7 +212,10 @@ def _crds_step(kuberay: Kuberay) -> Step:
 
 
 def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
-    """Return the step that installs a missing operator and waits for one."""
+    """Return the step for the operator.
+
+    It installs the operator if there is none, and waits until one is ready.
+    """
     kube = kuberay.location.kube
     debounce = Debounce()
 

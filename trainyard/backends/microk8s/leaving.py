@@ -22,8 +22,8 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing, warning
 from trainyard.wording import named
 
-# An annotation on each host's node: the host's SSH address in the file, which is needed once the
-# file no longer names the host.
+# An annotation on each host's node. It keeps the SSH address that the file gave for the host, for
+# the time after the host is removed from the file.
 ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
 # dqlite writes its list of members to disk only every 30 s.

@@ -194,7 +194,7 @@ def refuse_growing_groups(spec: ClusterSpec) -> None:
 def start_arguments(
     plan: NodePlan, *, head: str, gcs_port: int, dashboard: tuple[str, int]
 ) -> list[str]:
-    """Return a node's arguments of `ray start`, without the file's own.
+    """Return a node's arguments of `ray start`, without those of the file.
 
     `head` is the host name or address by which workers reach the head.
     `dashboard` is the address and port on which the head's dashboard listens.
