@@ -207,7 +207,10 @@ def _cell(value: object) -> str:
 
 
 def print_table(table: Table) -> None:
-    """Print a table, as wide as the terminal (else _IN_A_PIPE) at most."""
+    """Print a table that is no wider than the terminal.
+
+    Without a terminal, the limit is _IN_A_PIPE columns.
+    """
     from trainyard.console import table as tables
 
     columns = [visible(name) for name in table.columns]

@@ -35,8 +35,8 @@ ASK_EVERY = 2.0
 SETTLED_AFTER = 0.5
 # With `catch_up`, wait at most this many seconds for the run to have a node and a stream.
 CAUGHT_UP_WITHIN = 2.0
-# Seconds before the user is told that the runner has not begun. An image to pull or slow workers
-# may delay it.
+# Seconds before the user is told that the runner has not begun. Slow workers, or an image that must
+# be pulled, may delay the runner.
 BEGINS_WITHIN = 30.0
 # Seconds for a run to stop: the runner's grace period, Ray's SIGKILL, the last event's delay.
 STOP_WITHIN = 25.0

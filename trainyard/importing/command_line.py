@@ -443,8 +443,8 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
     """Return a sub-job's command, and the variables set before it.
 
     A single word is a sub-job in quotes. Isaac Lab joins all words without
-    quotes, so its shell cuts `bash -c 'cd /w && python a.py'` at `&&`. Raises
-    RequestError for a quoted value with shell operators, with both readings.
+    quotes, so its shell cuts `bash -c 'cd /w && python a.py'` at `&&`. If a
+    quoted value has shell operators, raises RequestError with both readings.
     """
     if len(words) == 1:
         if shell.is_needed(words[0]):
