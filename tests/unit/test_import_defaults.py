@@ -60,6 +60,12 @@ def up(
             {"min": 0, "max": 6},
             "grows without a limit there; `max: 6` is written",
         ),
+        (
+            {"maxReplicas": 2, "idleTimeoutSeconds": 0},
+            AUTOSCALED,
+            {"min": 0, "max": 2},
+            "idleTimeoutSeconds: 0 has no place here",
+        ),
         ({"minReplicas": 2, "maxReplicas": 2}, AUTOSCALED, {"count": 2}, None),
     ],
 )

@@ -91,16 +91,18 @@ def _extent(files: Iterable[AttemptFiles], where: str) -> str:
 def _of_tasks(
     what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]
 ) -> Iterator[str]:
-    """Yield a line on files of one kind, with the first task's names.
+    """Yield a line on files of one kind, if a task has such files.
 
-    The line only counts the other tasks. `which` picks the kind from a task's
-    last attempt; `what` names it.
+    The line names the files of the first such task, and gives the number of
+    other tasks. `which` picks the kind from a task's last report of its files;
+    `what` names the kind.
     """
     of_tasks: list[tuple[str, Named]] = []
     for task in tasks:
-        attempts = task.files
-        if attempts and which(attempts[-1]).count:
-            of_tasks.append((task.name, which(attempts[-1])))
+        reported = task.files
+        if reported and which(reported[-1]).count:
+            of_tasks.append((task.name, which(reported[-1])))
+
     if not of_tasks:
         return
 

@@ -203,6 +203,7 @@ class Aws:
             raise self._error(error, service, operation, region) from error
 
     def _client(self, service: str, region: str | None = None) -> Any:
+        """Return a service's client, which is made once for each region."""
         try:
             import boto3
             from botocore.config import Config
@@ -232,7 +233,7 @@ class Aws:
                         service, region_name=region, config=config
                     )
             except (BotoCoreError, ValueError) as error:
-                raise self._error(error, service, "", region) from error
+                raise self._error(error, service, operation="", region=region) from error
             return self._clients[key]
 
     def _error(

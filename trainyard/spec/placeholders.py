@@ -35,7 +35,7 @@ def unknown(
     *,
     source: str = "matrix",
 ) -> Iterator[Complaint]:
-    """Reject placeholders that are not in `known`, and single braces."""
+    """Complain of each placeholder not in `known`, and of each single brace."""
     for key, text in texts.items():
         for mark in MARK.finditer(text):
             name = mark[1]
@@ -43,11 +43,13 @@ def unknown(
                 meant = f"; write '{mark[0] * 2}' for the character itself"
                 yield Complaint((section, key), f"has a single '{mark[0]}'", text, meant)
             elif name is not None and name not in known:
+                # The space of a sweep always has "repeat".
+                listed = "there is no matrix"
                 if known:
                     listed = f"the {source} has {', '.join(known)}"
-                else:
-                    listed = "there is no matrix"
-                meant = did_you_mean(name, known) or f"; write '{{{{{name}}}}}' for the text itself"
+
+                literal = "{{" + name + "}}"
+                meant = did_you_mean(name, known) or f"; write '{literal}' for the text itself"
                 yield Complaint((section, key), f"names {{{name}}}, but {listed}", text, meant)
 
 

@@ -64,9 +64,10 @@ class Holdings:
         nodes: Mapping[str, Mapping[str, float]],
         actors: Mapping[str, float],
     ) -> None:
-        """Write this run's file if it changed. A failed write raises nothing.
+        """Write this run's file if its content changed.
 
-        `tasks`, `ended`: numbers of tasks by state. `nodes`, `actors`: as in
+        A failed write raises nothing. `tasks`: how many tasks run and wait.
+        `ended`: how many have ended, by state. `nodes`, `actors`: as in
         Holding.
         """
         document: dict[str, Any] = {
@@ -82,7 +83,8 @@ class Holdings:
         # Only other runs and `cluster.status` read the file: a full disk must not end this run.
         with suppress(OSError):
             self._file.parent.mkdir(exist_ok=True)
-            part = self._file.with_name(f".{self._file.name}")
+            # Other runs read all files whose names end with .json.
+            part = self._file.with_suffix(".part")
             part.write_text(text)
             part.replace(self._file)
             self._published = text

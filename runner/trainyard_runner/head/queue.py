@@ -81,9 +81,10 @@ class Queue:
     def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
         """Take the units of the next Ray task in order; begin their attempts.
 
-        A unit gets a Ray task of its own if `is_alone`, if it was tried before,
-        or if it has actors. Ray has at most `window` Ray tasks of the shape:
-        while fewer than `window` units wait, each gets its own.
+        At least one unit of the shape must wait. A unit gets a Ray task of its
+        own if `is_alone`, if it was tried before, or if it has actors. The
+        caller gives Ray at most `window` Ray tasks of the shape: while fewer
+        than `window` units wait, each gets its own.
         """
         line = self._lines[shape]
         if is_alone or shape.actors:

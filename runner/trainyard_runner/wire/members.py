@@ -34,32 +34,27 @@ def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
 def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     """Return the expected nodes that are not alive, without optional ones.
 
-    With `names_change`, a living node that is optional or has a new name
+    If `gate.names_change`, a living node that is optional or has a new name
     replaces a missing one of its group.
     """
     expected = gate.nodes or ()
     living = list(alive)
     names = set(names_of(living))
-    lacking = []
-    # The group of each living node that may replace a missing one: optional, or with a new name.
-    spare = []
-    for node in expected:
-        if not node.optional and node.name not in names:
-            lacking.append(node)
-        if node.optional and node.name in names:
-            spare.append(node.group)
+    lacking = [node for node in expected if not node.optional and node.name not in names]
     if not gate.names_change:
         return lacking
 
+    # The group of each living node that may replace a missing one.
+    spare_groups = [node.group for node in expected if node.optional and node.name in names]
     expected_names = set(names_of(expected))
     for living_node in living:
         if living_node.name not in expected_names:
-            spare.append(_group(living_node))
+            spare_groups.append(_group(living_node))
 
     left = []
     for node in lacking:
-        if node.group in spare:
-            spare.remove(node.group)
+        if node.group in spare_groups:
+            spare_groups.remove(node.group)
         else:
             left.append(node)
     return left

@@ -136,10 +136,16 @@ class _Conversion:
     def _workers(
         self, place: tuple[Step, ...], *, grows: bool, idle: float | None
     ) -> dict[str, Any]:
+        """Return a worker group's keys.
+
+        `grows` and `idle` are the RayCluster's autoscaling, and its idle
+        timeout in seconds.
+        """
         take = self._from.take
         group: dict[str, Any] = {
             "name": self._named(str(take(*place, "groupName") or "workers"), "a group")
         }
+
         hosts = take(*place, "numOfHosts") or 1
         if hosts > 1:
             self._notes.append(
@@ -147,13 +153,20 @@ class _Conversion:
             )
 
         least, wanted, most = self._replicas(place, group["name"], grows=grows, hosts=hosts)
+        # Taken in any case, so that no note names it as unread.
         own_idle = take(*place, "idleTimeoutSeconds")
+        if own_idle is not None:
+            idle = own_idle
+
         if grows and most > least:
             group |= {"min": least * hosts, "max": most * hosts}
-            if own_idle is not None:
-                idle = own_idle
             if idle:
                 group["idle_timeout"] = f"{idle}s"
+            elif idle is not None:
+                self._notes.append(
+                    f"group {group['name']}: idleTimeoutSeconds: 0 has no place here; idle nodes "
+                    "end after `idle_timeout`, 60 s by default"
+                )
         else:
             group["count"] = wanted * hosts
 
@@ -164,7 +177,8 @@ class _Conversion:
     ) -> tuple[int, int, int]:
         """Return the least, desired and most replicas.
 
-        The rules are those of KubeRay's GetWorkerGroupDesiredReplicas.
+        The rules are those of KubeRay's GetWorkerGroupDesiredReplicas. `hosts`,
+        the nodes of a replica, are only for a note.
         """
         replicas = self._from.take(*place, "replicas")
         least = self._from.take(*place, "minReplicas") or 0

@@ -76,7 +76,7 @@ def find(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
     record = read(site)
     if record is None:
         return of_section(spec, site, section)
-    if _given(site):
+    if _location_flags(site):
         refuse_other(site, of_section(spec, site, section))
 
     environ = {**site.environ, "KUBECONFIG": record.kubeconfig}
@@ -110,7 +110,10 @@ def _owner(site: Site) -> str:
 
 
 def refuse_other(site: Site, location: Location) -> None:
-    """Raise RequestError if the record has another namespace or server."""
+    """Raise RequestError if the cluster is recorded elsewhere than at `location`.
+
+    Namespace and server are compared.
+    """
     record = read(site)
     if record is None:
         return
@@ -118,7 +121,7 @@ def refuse_other(site: Site, location: Location) -> None:
         return
 
     remedy = "change the file back, or give its kubeconfig (KUBECONFIG=...)."
-    given = [f"--set {override}" for override in _given(site)]
+    given = [f"--set {override}" for override in _location_flags(site)]
     if given:
         remedy = f"leave out {' and '.join(given)}."
     raise RequestError(
@@ -231,5 +234,5 @@ def owner_of(live: Object, name: str) -> Object:
     }
 
 
-def _given(site: Site) -> list[str]:
+def _location_flags(site: Site) -> list[str]:
     return site.overriding(*(f"{site.backend}.{key}" for key in _KEYS))

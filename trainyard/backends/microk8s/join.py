@@ -61,6 +61,8 @@ def _first_step(lab: Lab) -> Step:
 
 
 def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
+    """Return the step that joins a host; one that is part is only waited for."""
+
     def done() -> Answer:
         if not is_part(lab, host):
             return no("it has not joined")
@@ -68,10 +70,11 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
             return lab.not_ready(host)
 
         members = lab.members()
-        voting = sum(member.is_voter for member in members.values())
         if host.ip not in members:
-            return no("it is no member yet")
-        # With fewer than VOTERS members, it does not matter how many of them vote.
+            return no("it is no member of dqlite yet")
+
+        voting = sum(member.is_voter for member in members.values())
+        # Fewer than VOTERS members cannot give VOTERS votes.
         if len(members) >= VOTERS and voting < VOTERS:
             return no(f"{voting} of {len(members)} members vote")
         return YES
@@ -79,9 +82,8 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
     def join() -> None:
         if not is_part(lab, host):
             refuse_dead_members(lab)
-            # `--controlplane` is left out, because with it the host would join as a worker: the
-            # flag sets the parameter of `--worker` to "as-master", and MicroK8s' join.py:689 only
-            # tests whether that parameter is true.
+            # Not `--controlplane`: it sets the parameter of `--worker` to "as-master", which
+            # MicroK8s (join.py:689) takes as true, so the host would join as a worker.
             _join(lab, [host])
 
     title = f"Join {host.name} as a control plane"

@@ -38,24 +38,26 @@ def full_disk(
 
 
 def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
-    """Return a finding for each unfinished step of `up`.
+    """Return a finding for each step of `up` that does not hold, or that warns.
 
-    An error of a step's check becomes a finding, too. A disruptive step is no
-    repair here: only `cluster.up` checks for runs in flight.
+    A step that waits for a repair becomes part of that repair's finding; a step
+    that waits for anything else is left out. An error of a check becomes the
+    last finding, and later steps are not asked. A disruptive step is no repair
+    here: only `cluster.up` checks for runs in flight.
     """
     found: list[Finding] = []
     # The index in `found` of each step's finding, by the step's id.
     places: dict[str, int] = {}
     try:
         for step, planned in asked(steps()):
-            mends = step if isinstance(step, Step) and not step.disruptive else None
+            repair = step if isinstance(step, Step) and not step.disruptive else None
             place = places.get(step.after or "")
-            if mends and planned.state == "after" and place is not None:
-                places[mends.id] = place
-                found[place] = replace(found[place], then=(*found[place].then, mends))
-            elif mends and planned.state == "would":
-                places[mends.id] = len(found)
-                found.append(Finding(step.title, planned.detail, FIX, mends))
+            if repair and planned.state == "after" and place is not None:
+                places[repair.id] = place
+                found[place] = replace(found[place], then=(*found[place].then, repair))
+            elif repair and planned.state == "would":
+                places[repair.id] = len(found)
+                found.append(Finding(step.title, planned.detail, FIX, repair))
             elif planned.state == "would" or planned.warnings:
                 found.append(Finding(step.title, planned.detail, UP))
     except TrainyardError as error:
