@@ -61,7 +61,7 @@ def _first_step(lab: Lab) -> Step:
 
 
 def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
-    """Return the step that joins a host; one that is part is only waited for."""
+    """Return the step that joins a host, or waits for one that is part."""
 
     def done() -> Answer:
         if not is_part(lab, host):
