@@ -134,7 +134,7 @@ def ending(days: float, name: str = "server.crt") -> Mapping[str, Facts]:
                 True,
             ),
         ),
-        # A host that left the file is a node still, and `up` knows what to do.
+        # A host that the file no longer names is a node still, and `up` knows what to do.
         (
             at(votes={"10.0.0.1": True, "10.0.0.9": True}, nodes={"10.0.0.9": node("10.0.0.9")}),
             1,

@@ -1,4 +1,4 @@
-"""Which nodes are what is left of a host, which are hosts that left the file, and which host the
+"""Which nodes are what is left of a host, which hosts the file no longer names, and which host the
 others join.
 """
 
@@ -111,7 +111,7 @@ def test_hosts_of_trainyard_that_left_the_file_are_removed_dead_ones_first(
     }
 
     (said,) = leaving.steps(lab(WORKER, nodes), SITE)
-    assert said.title == "Check which hosts left the file"
+    assert said.title == "Check which hosts the file no longer names"
     assert said.done().holds
     assert said.done().detail.startswith(
         "d (ops@d), c (ops@c:8022): still in the cluster, and no longer in the file"

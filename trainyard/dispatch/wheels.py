@@ -74,7 +74,10 @@ def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
 
 
 def packed(wheels: Sequence[Path]) -> Package | None:
-    """Pack any wheels for Ray. Raises RequestError above PART_LIMIT bytes."""
+    """Pack the wheels for Ray; None without wheels.
+
+    Raises RequestError for PART_LIMIT bytes or more.
+    """
     if not wheels:
         return None
     listed = Listing(Path(), tuple(sent_file(wheel, wheel.name) for wheel in wheels), ())

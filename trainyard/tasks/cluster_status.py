@@ -86,7 +86,7 @@ def findings_report(name: str, found: Sequence[Finding]) -> Report:
 
     hint = None
     if any(finding.step for finding in found):
-        hint = "Mend what steps of cluster.up can mend: trainyard cluster.doctor --fix"
+        hint = "To run the steps of cluster.up that mend findings: trainyard cluster.doctor --fix"
 
     return Report(
         {"name": name, "ok": False, "findings": findings},

@@ -125,7 +125,7 @@ def import_(
     if namespace and not context:
         raise RequestError("--namespace works only together with --context")
     if context and words:
-        raise RequestError("--context imports existing RayClusters and takes no command line")
+        raise RequestError("--context imports existing RayClusters: leave out the words behind --")
 
     if context:
         found = lazy.importing.of_context(

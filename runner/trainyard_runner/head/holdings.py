@@ -97,7 +97,7 @@ class Holdings:
         return self._known
 
     def read_others(self) -> Iterator[Holding]:
-        """Read the holdings of other runs whose driver Ray reports alive."""
+        """Read the holdings of other runs; skip those whose driver is dead."""
         paths = [path for path in self._file.parent.glob("*.json") if path != self._file]
         if not paths:
             return
@@ -136,7 +136,7 @@ def kept_free(
 
 
 def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
-    """Replace a task's share by amounts of the first size of node that fits.
+    """Replace a task's share by amounts: its part of the first node that fits.
 
     A task without a share, or one that fits no node, is returned unchanged.
     """

@@ -121,10 +121,10 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
 def _kept_from(
     unit: Sequence[Task], cluster: Cluster, *, run: str
 ) -> tuple[tuple[str, ...], str] | None:
-    """Explain which resources actors need free; None if the unit leaves enough.
+    """Explain which resources must stay free for actors; None if enough do.
 
-    Returns the runs that hold these resources or need them free, and a text
-    with the amounts.
+    Returns the runs that hold these resources or need them, and a text with
+    the amounts.
     """
     short = kept_free(unit, cluster.alive, cluster.holdings)
     if not short:

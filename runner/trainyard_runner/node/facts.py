@@ -181,8 +181,8 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
     """Try torch in another process.
 
     Torch is large, and may hang in the GPU's driver. `visible`:
-    CUDA_VISIBLE_DEVICES of that process. Returns what _TORCH prints,
-    {"missing": True} or {"error": text}.
+    CUDA_VISIBLE_DEVICES of that process. Returns the facts that _TORCH prints;
+    {"missing": True} without torch; or {"error": text}.
     """
     if importlib.util.find_spec("torch") is None:
         return {"missing": True}

@@ -179,8 +179,8 @@ class OutputsKept(Event):
 
     `number` counts a task's archives from 1, over its attempts. A `whole`
     archive replaces earlier ones. Any other archive is unpacked over earlier
-    ones, after the files `removed` are deleted. With `each_attempt`, only
-    earlier archives of the same attempt count.
+    ones, after the files `removed` are deleted. If `each_attempt`,
+    these are the archives of the same attempt only.
     """
 
     kind = "outputs"

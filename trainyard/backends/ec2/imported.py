@@ -328,7 +328,7 @@ class _Conversion:
             self._ec2["instance_profile"] = PurePosixPath(arn).name
 
     def _started(self, key: str, name: str, groups: Sequence[dict[str, Any]]) -> None:
-        """Move start commands' parameters into the groups' `ray_start`.
+        """Move the parameters of start commands into the groups' `ray_start`.
 
         Trainyard starts Ray itself, so a command that does anything else
         becomes a note.

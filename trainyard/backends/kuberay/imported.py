@@ -35,7 +35,7 @@ _VOLUMES = {
 
 # Parameters of `ray start` for which a cluster file has other keys.
 _WORDS = ("num-cpus", "num-gpus", "resources", "labels")
-# The key of a RayCluster's spec within other kinds of KubeRay.
+# Other kinds of KubeRay that have a RayCluster's spec, and the key of that spec.
 _CLUSTER_OF = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
 # Keys of a RayJob, and the corresponding keys of a job file.
 _OF_A_JOB = {

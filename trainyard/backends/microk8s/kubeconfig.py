@@ -59,8 +59,8 @@ def write(path: Path, text: str, server: str) -> None:
 def choose_server(site: Site, path: Path, servers: Sequence[str]) -> None:
     """If a kubeconfig's server is silent, choose another one of `servers`.
 
-    Takes the first server that answers. Replaces the server in the cluster's
-    record too. If no server with this CA answers, changes nothing: the next
+    Takes the first server that answers with the kubeconfig's CA, and replaces
+    it in the cluster's record, too. If none does, changes nothing: the next
     request to Kubernetes raises the reason.
     """
     text = path.read_text()

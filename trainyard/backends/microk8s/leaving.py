@@ -1,4 +1,4 @@
-"""Removal of hosts that left the file, and of remains that block a join."""
+"""Removal of hosts that the file no longer names, and of hosts' remains."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ ONLY_VOTER = (
     "name three control planes."
 )
 NOT_OURS = (
-    "Trainyard did not install that MicroK8s: sudo snap remove microk8s --purge, and repeat the "
-    "command."
+    "Trainyard did not install that MicroK8s. Remove it there (sudo snap remove microk8s --purge), "
+    "then repeat this command."
 )
 BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
@@ -77,14 +77,14 @@ def steps(lab: Lab, site: Site) -> list[Step]:
     found = warning(
         f"{hosts}: still in the cluster, and no longer in the file: trainyard cluster.up --remove"
     )
-    title = "Check which hosts left the file"
+    title = "Check which hosts the file no longer names"
     return [*remains, Step("check-left-hosts", title, lambda: found, nothing)]
 
 
 def left_file(
     hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]
 ) -> dict[str, Object]:
-    """Return the nodes of hosts that left the file, dead nodes first.
+    """Return the nodes of hosts that the file no longer names, dead ones first.
 
     `known` are the facts of the file's hosts that answered. Nodes without
     Trainyard's annotation are left out.
@@ -101,7 +101,7 @@ def left_file(
 
 
 def refuse_left(lab: Lab) -> None:
-    """Raise RequestError if the cluster has hosts that left the file.
+    """Raise RequestError if the cluster has hosts that the file does not name.
 
     Only the cluster knows these hosts' addresses: without the cluster, their
     MicroK8s would stay.

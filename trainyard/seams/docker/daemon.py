@@ -82,7 +82,7 @@ def _peer(path: str) -> int:
 
 
 def _daemon(process: psutil.Process) -> Daemon | None:
-    """Return root's dockerd, if the process is one outside of containers."""
+    """Return the daemon of root's dockerd outside of containers, else None."""
     program, *arguments = process.cmdline()
     if Path(program).name != "dockerd" or process.uids().real != 0:
         return None
