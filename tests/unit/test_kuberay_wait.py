@@ -280,3 +280,16 @@ def test_a_cause_that_returns_gets_its_full_tolerance_again() -> None:
     expired = debounce.expired([first, second])
     assert expired
     assert expired.sentence() == "a, b is slow"
+
+
+def test_each_node_has_its_own_tolerance() -> None:
+    seconds = 0.0
+    debounce = Debounce(now=lambda: seconds)
+    first, second = (Diagnosis("is slow", nodes=(name,), tolerates=5) for name in "ab")
+    assert debounce.expired([first]) is None
+    seconds = 4
+    assert debounce.expired([second]) is None
+    seconds = 6
+    assert debounce.expired([second]) is None
+    seconds = 9
+    assert debounce.expired([second])
