@@ -110,10 +110,7 @@ def explain(
 
 
 def merged(causes: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Merge causes that have the same message and error class.
-
-    A merged cause has the nodes and hosts of all its parts.
-    """
+    """Merge causes that have the same message and error class."""
     found: dict[tuple[str, str], Diagnosis] = {}
     for cause in causes:
         key = cause.message, cause.error.__name__

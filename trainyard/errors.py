@@ -58,10 +58,7 @@ class JobFailedError(TrainyardError, exit_code=1):
 
 
 class RequestError(TrainyardError, exit_code=2):
-    """The request is wrong: a file or a flag.
-
-    `problems` has every mistake, not only the first.
-    """
+    """The request is wrong: a file or a flag; `problems` has every mistake."""
 
 
 class PrerequisiteError(TrainyardError, exit_code=3):
@@ -81,10 +78,7 @@ class SmokeError(TrainyardError, exit_code=5):
 
 
 class LintError(TrainyardError, exit_code=5):
-    """An image failed `image.lint`, and nothing was pushed.
-
-    `problems` has every failed check.
-    """
+    """An image failed `image.lint`, and nothing was pushed."""
 
 
 class DoctorError(TrainyardError, exit_code=5):

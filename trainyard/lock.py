@@ -58,10 +58,7 @@ def _wait(path: Path, progress: Progress, what: str) -> int:
 
 
 def taken(path: Path) -> int | None:
-    """Lock a file, and return its descriptor.
-
-    Returns None if another command has locked or removed the file.
-    """
+    """Lock a file, and return its descriptor; None if it is locked or gone."""
     # Without O_NOFOLLOW, a symbolic link could make root create or lock a file elsewhere.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:

@@ -67,10 +67,7 @@ class ScalingGroup:
 
 @dataclass(frozen=True)
 class AutoscalerConfig:
-    """The resources of the autoscaler's container in the head's pod.
-
-    `memory_gb` is in GiB.
-    """
+    """CPUs and memory (GiB) of the autoscaler's container in the head's pod."""
 
     cpu: float
     memory_gb: float

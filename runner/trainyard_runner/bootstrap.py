@@ -45,10 +45,7 @@ sys.exit(main(run, plan_text=blobs[1], runner_name=runner, runner=blobs[0], star
 
 
 def entrypoint(run: str) -> str:
-    """Return the shell command of a run's Ray job.
-
-    The command is one line, because Ray's tools show it.
-    """
+    """Return the one-line shell command of a run's Ray job."""
     start = 'import os; exec(os.environ["TRAINYARD_BOOTSTRAP"])'
     return f"exec {shlex.join(['python3', '-c', start, run])}"
 

@@ -81,10 +81,7 @@ class StopWatch:
 
 
 def read(run: str) -> dict[str, Any]:
-    """Return a run's entry; {} without an entry.
-
-    The keys "all", "attempts", "grace" and "go" are there if they were set.
-    """
+    """Return a run's "all", "attempts", "grace" and "go", if they were set."""
     raw = _internal_kv_get(_key(run), namespace=_NAMESPACE)
     if not raw:
         return {}

@@ -1,7 +1,4 @@
-"""A cluster as a context manager.
-
-The cluster is made and tested, then removed unless it existed before.
-"""
+"""A cluster as a context manager."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Show steps, one line each.
-
-A terminal gets a spinner and a tick; a pipe or CI gets plain lines.
-"""
+"""Show steps, one line each, on a terminal or in plain text."""
 
 from __future__ import annotations
 

@@ -207,10 +207,7 @@ def _cell(value: object) -> str:
 
 
 def print_table(table: Table) -> None:
-    """Print a table that is no wider than the terminal.
-
-    Without a terminal, the limit is _IN_A_PIPE columns.
-    """
+    """Print a table that is no wider than the terminal."""
     from trainyard.console import table as tables
 
     columns = [visible(name) for name in table.columns]

@@ -199,10 +199,7 @@ class Bar:
 
 
 def _progress(state: RunState) -> tuple[str, int, int, list[str]]:
-    """Return the noun, how many ended, the total, and further counts.
-
-    The noun is "tasks" or "trials".
-    """
+    """Return the noun, how many ended, the total, and further counts."""
     news = []
     sweep = state.sweep
     if sweep is None:

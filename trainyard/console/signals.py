@@ -27,10 +27,7 @@ def end_quietly() -> None:
 
 
 def begin() -> None:
-    """Undo `end_quietly`.
-
-    Ctrl-C then raises KeyboardInterrupt, a closed pipe or socket an OSError.
-    """
+    """Undo `end_quietly`: Ctrl-C and a closed pipe raise exceptions again."""
     for number, handler in _PYTHONS_OWN.items():
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, handler)

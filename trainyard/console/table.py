@@ -132,10 +132,7 @@ def _shortened(cell: str, width: int) -> str:
 
 
 def _as_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield one line for each filled cell, with its column's name.
-
-    An empty line separates rows.
-    """
+    """Yield one line for each filled cell, with its column's name."""
     widest = max(map(cell_len, names), default=0)
     for number, row in enumerate(rows):
         if number:

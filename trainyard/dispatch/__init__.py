@@ -1,4 +1,1 @@
-"""Send a job to a cluster, follow its run, and fetch results.
-
-No module here knows backends.
-"""
+"""Send a job to any backend's cluster, follow its run, and fetch results."""

@@ -199,10 +199,7 @@ def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
 def _spooled(
     ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, at: Path
 ) -> Iterator[Path]:
-    """Yield a temporary file with the checked archive.
-
-    Raises OutsideError if the archive is damaged.
-    """
+    """Yield a temporary file with the checked archive. Raises OutsideError."""
     filename = f"{names.run_directory(run.name)}/{archive.file}"
     spool = at.with_name(f".{at.name}.tar")
     try:

@@ -227,10 +227,7 @@ def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progre
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
-    """Upload the plan, and submit a Ray job for it.
-
-    `runner` names a package that is uploaded already.
-    """
+    """Upload the plan and submit its Ray job; `runner` is uploaded already."""
     plan_name = blob_name(plan)
     # Commands that would end the run, such as `cluster.down`, name this user.
     user = f"{getpass.getuser()}@{platform.node()}"

@@ -14,10 +14,7 @@ _REMOTE = "://"
 
 
 def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
-    """Yield a problem for each name without a module.
-
-    Remote addresses are not checked.
-    """
+    """Yield a problem for each local name without a module."""
     for index, name in enumerate(names):
         path = directory / name
         where = f"runtime_env.py_modules.{index}"

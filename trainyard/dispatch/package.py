@@ -1,7 +1,4 @@
-"""Pack a job directory into a zip named by the hash of its content.
-
-So the same content is sent only once.
-"""
+"""Pack a job directory into a zip named by the hash of its content."""
 
 from __future__ import annotations
 
@@ -177,10 +174,7 @@ def blob_name(content: bytes) -> str:
 
 
 def runner_package() -> Package:
-    """Pack the runner, without regard to ignore files.
-
-    Trainyard may be installed in an ignored .venv.
-    """
+    """Pack the runner, even if an ignored .venv contains it."""
     root = Path(trainyard_runner.__file__).parent
     sources = sorted(root.rglob("*.py"))
     files = [sent_file(path, path.relative_to(root).as_posix()) for path in sources]

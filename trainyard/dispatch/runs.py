@@ -200,10 +200,7 @@ def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunSt
 
 
 def replay(run: RunDirectory, screen: Screen) -> None:
-    """Show a run's recorded events in order.
-
-    Each attempt's output is shown at the attempt's end.
-    """
+    """Show a run's recorded events, and each attempt's output at its end."""
     state = states.fresh(run)
     # A dict instead of a set, to keep the order in which attempts started.
     open_attempts: dict[tuple[str, int], None] = {}

@@ -37,10 +37,7 @@ def send(
 
 
 def step(ray: RayApi, what: str, package: Package) -> Step:
-    """Return the step that uploads a package's missing parts.
-
-    Users see the package as `what`.
-    """
+    """Return the step that uploads a package's missing parts."""
 
     def missing() -> dict[str, int]:
         indices = {name: index for index, name in enumerate(package.parts)}

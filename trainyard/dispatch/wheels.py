@@ -74,10 +74,7 @@ def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
 
 
 def packed(wheels: Sequence[Path]) -> Package | None:
-    """Pack the wheels for Ray; None without wheels.
-
-    Raises RequestError for PART_LIMIT bytes or more.
-    """
+    """Pack the wheels for Ray, or raise RequestError if they are too big."""
     if not wheels:
         return None
     listed = Listing(Path(), tuple(sent_file(wheel, wheel.name) for wheel in wheels), ())
@@ -140,10 +137,7 @@ def copied(package: Path, directory: Path) -> Path:
 
 
 def _clone(top: Path, clone: Path) -> None:
-    """Clone a repository with its uncommitted changes.
-
-    Raises RequestError with git's output.
-    """
+    """Clone a repository and its uncommitted changes, or raise RequestError."""
     # Git LFS files stay pointers: a download may take minutes and need a login.
     environ = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
     ended = programs.run(["git", "clone", "--quiet", "--shared", str(top), str(clone)], env=environ)

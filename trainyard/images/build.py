@@ -1,7 +1,4 @@
-"""Build an image on its pulled base.
-
-The build gets two tags: its content's hash, and a readable one.
-"""
+"""Build an image on a pulled base, with a content hash and an alias as tags."""
 
 from __future__ import annotations
 
@@ -140,10 +137,7 @@ def built(building: Building) -> Built:
 
 
 def facts(building: Building) -> ImageFacts:
-    """Inspect the image of the current files.
-
-    Raises PrerequisiteError if the image is missing.
-    """
+    """Inspect the image of the current files. Raises PrerequisiteError."""
     image = building.image
     reference = building.reference
     found = docker_images.inspect(building.engine, reference)

@@ -19,10 +19,7 @@ _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Image:
-    """The directory of an image that can be built.
-
-    `base` is that of image.yaml, unless the caller gave another.
-    """
+    """The directory of an image that can be built on `base`."""
 
     name: str
     directory: Path

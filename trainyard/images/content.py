@@ -99,10 +99,7 @@ def write(image: Image, target: IO[bytes]) -> None:
 
 
 def _entry(path: str, source: Path) -> tarfile.TarInfo:
-    """Return the tar header of an entry.
-
-    As in git, the mode only marks executable files.
-    """
+    """Return a tar header; as in git, the mode only marks executable files."""
     entry = tarfile.TarInfo(path)
     status = source.lstat()
     entry.mtime = DATE

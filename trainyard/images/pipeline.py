@@ -26,10 +26,7 @@ from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult,
 
 @dataclass(frozen=True)
 class ImageCommand:
-    """The cluster file and the Docker engine of an image command.
-
-    The cluster file names the image.
-    """
+    """The cluster file and the Docker engine of an image command."""
 
     spec: ClusterSpec
     source: Path
@@ -52,10 +49,7 @@ class ImageCommand:
 
     @cached_property
     def building(self) -> Building:
-        """Return the image to build.
-
-        Raises RequestError for a reference, which cannot be built.
-        """
+        """Return the image to build. Raises RequestError for a reference."""
         if self.image is None:
             raise RequestError(
                 f"{self.name} is a finished image: there is nothing to build",
@@ -109,10 +103,7 @@ def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[Planned
 
 
 def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
-    """Check the built or the referenced image.
-
-    Raises PrerequisiteError if the image is missing.
-    """
+    """Check the built or the referenced image. Raises PrerequisiteError."""
     if command.image:
         reference = build.built(command.building).reference_local
     else:

@@ -353,10 +353,7 @@ class _Registries:
 
 
 def _path(name: str, host: str) -> str:
-    """Return a repository's path in its registry.
-
-    On Docker Hub, library/ holds one-word names.
-    """
+    """Return a repository's path in its registry."""
     path = _split(name)[0].removeprefix(f"{host}/")
     if host == HUB and "/" not in path:
         return f"library/{path}"

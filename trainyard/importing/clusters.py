@@ -22,10 +22,7 @@ _OPEN_TO_ALL = (
 
 @dataclass(frozen=True)
 class Clusters:
-    """The texts of cluster files by cluster name.
-
-    `next` is the command that takes one such file.
-    """
+    """The texts of cluster files by cluster name."""
 
     texts: Mapping[str, str]
     notes: tuple[str, ...] = ()

@@ -82,10 +82,7 @@ _RUNS_PYTHON = re.compile(r"(?:.*/)?(?:python[0-9.]*|isaaclab\.(?:sh|bat)|uv)")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of an Isaac Lab script's flags.
-
-    An error is a RequestError whose hint names `command`.
-    """
+    """A parser of an Isaac Lab script's flags that raises RequestError."""
 
     def __init__(self, script: str, *, command: str) -> None:
         super().__init__(prog=f"{script}.py", allow_abbrev=False)

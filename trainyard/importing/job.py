@@ -101,10 +101,7 @@ class Imported:
 
 
 def refuse_unreadable(file: Path) -> None:
-    """Raise RequestError unless the path is a regular file.
-
-    Reading a pipe could block.
-    """
+    """Raise RequestError unless the file is regular: a pipe could block."""
     try:
         kind = file.stat().st_mode
     except FileNotFoundError as error:
@@ -173,8 +170,5 @@ def note_of_training(name: str, command: Sequence[str]) -> str | None:
 
 
 def _trains_here(command: Sequence[str]) -> bool:
-    """Say whether a shell's line trains without `cd`.
-
-    The training's logs/ is then in the task's directory.
-    """
+    """Say whether a shell's line trains in the task's directory (no `cd`)."""
     return any(_IN_LINE.search(word) and not _ELSEWHERE.search(word) for word in command)

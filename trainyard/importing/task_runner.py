@@ -83,10 +83,7 @@ Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
 
 
 class NodeSection(Section):
-    """The node of a task, by host name or by Ray's node id.
-
-    Each start of Ray changes the id.
-    """
+    """A task's node, by host name or by Ray's id, which every start changes."""
 
     specific: Literal["any", "hostname", "node_id"] = "any"
     hostname: Filled | None = None

@@ -145,10 +145,7 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
 
 
 def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
-    """Apply these flags to the cluster.
-
-    Raises RequestError if the backend lacks a flag.
-    """
+    """Apply these flags, or raise RequestError if the backend lacks one."""
     backend, site = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
@@ -316,10 +313,7 @@ def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
 def _settling(
     cluster: Cluster, progress: Progress, *, guard: RunGuard, ends: Ends
 ) -> Callable[[], None]:
-    """Return the `before_disruption` of a change.
-
-    The function refuses to end active runs, or ends them, and fetches results.
-    """
+    """Return the `before_disruption` that refuses to end runs, or ends them."""
 
     def settle() -> None:
         # Imported here, because most changes end no nodes.
@@ -369,10 +363,7 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
 
 
 def refuse_other_file(cluster: Cluster) -> None:
-    """Raise RequestError if a file in another directory made the cluster.
-
-    If one of the two files is gone, nothing is raised.
-    """
+    """Raise RequestError if a file that exists elsewhere made the cluster."""
     before = made_from(cluster.site.state)
     source = cluster.site.source
     if before is None or source is None or not before.exists() or not source.exists():

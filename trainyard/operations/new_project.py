@@ -146,10 +146,7 @@ def _without(why: str) -> Requirement:
 
 
 def _lacking(name: str, path: Path, text: str) -> list[str]:
-    """Return the lines that a .gitignore or requirements.txt lacks.
-
-    Returns [] for other files, and if the file does not exist.
-    """
+    """Return lines that an existing .gitignore or requirements.txt lacks."""
     if name not in (GITIGNORE, REQUIREMENTS) or not path.is_file():
         return []
     existing = {line.strip().strip("/") for line in path.read_text(errors="replace").splitlines()}

@@ -52,11 +52,7 @@ def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[
 
 
 def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) -> Answered:
-    """Ask the backend about a node.
-
-    A name that the backend does not know is looked up in Ray, as host, address
-    or id.
-    """
+    """Ask about a node by the backend's name, or Ray's host, address or id."""
     try:
         return ask(node)
     except UnknownNodeError:

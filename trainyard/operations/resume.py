@@ -117,10 +117,7 @@ def resumed(
 
 
 def flags_of_job(run: RunDirectory) -> list[str]:
-    """Return a run's `--set` values for its job.
-
-    Raises RequestError if a value is secret.
-    """
+    """Return a run's `--set` values for its job. Raises RequestError."""
     before = (run.record().get("flags") or {}).get("set") or ()
     of_job = [text for text in before if not text.startswith(_CLUSTER)]
     _refuse_hidden(run, of_job, ())

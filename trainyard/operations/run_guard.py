@@ -1,7 +1,4 @@
-"""Protect active runs from a change of their cluster.
-
-The change is refused, or the runs are ended and their results fetched.
-"""
+"""Refuse to change a cluster with active runs, or end and fetch them."""
 
 from __future__ import annotations
 
@@ -130,10 +127,7 @@ def _dispatched_elsewhere(jobs: Sequence[Job], from_here: Collection[str]) -> li
 
 
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
-    """Return the active runs that a plan would end.
-
-    Returns none if the cluster does not answer.
-    """
+    """Return the active runs that a plan would end, if the cluster answers."""
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
     try:
@@ -263,10 +257,7 @@ class _Bringing:
         return Step("fetch-outputs", title, fetched, fetch, deadline=WAIT_SECONDS)
 
     def _bring(self, run: RunDirectory) -> None:
-        """Fetch a run's outputs and checkpoints.
-
-        `_give_up` notes each failure, or raises it.
-        """
+        """Fetch a run's outputs and checkpoints; note or raise each failure."""
         self._tried.add(run.name)
         problems: list[tuple[str, Exception]] = []
         try:

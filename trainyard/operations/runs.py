@@ -264,10 +264,7 @@ def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
 
 
 def report_all(here: Here, file: str | None) -> Path:
-    """Write the overview page of runs, and return its path.
-
-    With `file`, only runs on its cluster count.
-    """
+    """Write the overview page of all runs, or those on the file's cluster."""
     rows = []
     for status in statuses(here, file):
         if status.broken:

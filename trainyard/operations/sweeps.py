@@ -18,10 +18,7 @@ _SAME = ("space", "metric", "mode", "objective", "repeats")
 
 
 def about(run: RunDirectory) -> Mapping[str, Any]:
-    """Return the `tune` section of a sweep's record.
-
-    Raises RequestError for other runs.
-    """
+    """Return the `tune` section of a sweep, or raise RequestError."""
     tune: Mapping[str, Any] | None = run.record().get("tune")
     if tune is None:
         hint = (

@@ -61,10 +61,7 @@ def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
 
 
 def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
-    """Return the registry's CA file: the named one, else Trainyard's.
-
-    Returns None if there is none, and for a registry with plain HTTP.
-    """
+    """Return the registry's CA file: the named one, else Trainyard's."""
     if registry.insecure:
         return None
     if registry.ca_file:

@@ -56,10 +56,7 @@ def is_started(target: Target) -> Answer:
 
 
 def start(target: Target) -> None:
-    """Start the container.
-
-    The container is first made, or replaced if its settings changed.
-    """
+    """Start the container, and first make or replace it if necessary."""
     container = target.container
     if container is None or not _is_as_desired(target, container):
         content = files(target)

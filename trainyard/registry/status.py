@@ -23,10 +23,7 @@ State = Literal["up", "stopped", "down", "unreachable"]
 
 @dataclass(frozen=True)
 class Tag:
-    """A tag, its digest, and the size of a pull in bytes.
-
-    `problem` says why digest and size are unknown.
-    """
+    """A tag, its digest, and the size of a pull in bytes, or a `problem`."""
 
     name: str
     digest: str | None
@@ -74,10 +71,7 @@ class RegistryStatus:
 
 
 def status(target: Target) -> RegistryStatus:
-    """Ask the engine and the registry.
-
-    Raises RegistryError if the registry rejects the login.
-    """
+    """Ask the engine and the registry. Raises RegistryError for a bad login."""
     container = target.container
     is_answering, content, detail = _content(target)
     state: State = "down"
@@ -126,10 +120,7 @@ def content_of(api: RegistryApi) -> Content:
 
 
 def _content(target: Target) -> tuple[bool, Content | None, str]:
-    """Return whether the registry answers, its content, and a problem.
-
-    The problem says why the content is unknown.
-    """
+    """Return whether the registry answers, its content, and a problem."""
     try:
         with target.api() as api:
             api.check()

@@ -1,4 +1,1 @@
-"""Results on the operator's machine, with a directory for each run.
-
-A run never changes the directory of another run.
-"""
+"""Results on the operator's machine: a run changes only its own directory."""

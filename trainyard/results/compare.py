@@ -63,10 +63,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = ()) -> Comparison:
-    """Compare runs by `tags`, and write the page into `home`.
-
-    Without `tags`, compares a few likely scalars.
-    """
+    """Write the page that compares runs, by `tags` or a few likely scalars."""
     most = max(10, _MOST_SERIES // len(runs))
     loaded = [_loaded(run, most=most) for run in runs]
     left_out = sum(run.left_out for run in loaded)
@@ -136,10 +133,7 @@ def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
 
 
 def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted path, text) of each single value.
-
-    A list of single values counts as one.
-    """
+    """Yield (dotted path, text) of each single value or list of such values."""
     if isinstance(value, dict):
         for key, inner in value.items():
             inner_path = key

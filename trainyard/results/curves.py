@@ -69,10 +69,7 @@ class JobFile:
 
 @dataclass(frozen=True)
 class Series:
-    """A task's curves in one directory, by tag.
-
-    `directory` is relative to the outputs.
-    """
+    """A task's curves in one directory of its outputs, by tag."""
 
     task: str
     directory: str

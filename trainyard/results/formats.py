@@ -59,10 +59,7 @@ def scalar(value: str | bool | float) -> str:
 
 
 def utc(moment: float, *, readable: bool = False) -> str:
-    """Return a moment in UTC, as ISO 8601 or readable.
-
-    A page's script shows the moment in local time.
-    """
+    """Return a moment in UTC, as ISO 8601 or readable."""
     if readable:
         form = "%Y-%m-%d %H:%M:%S UTC"
     else:

@@ -212,10 +212,7 @@ def _no_runs(home: Path, cluster: str | None) -> RequestError:
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
-    """Move a fetched checkpoint to its place.
-
-    The former one is renamed to ...older-than-SEQ.
-    """
+    """Move a fetched checkpoint to its place, and rename the former one."""
     directory = run.checkpoint(task)
     if directory.exists():
         directory.rename(directory.with_name(f"{directory.name}.older-than-{seq}"))

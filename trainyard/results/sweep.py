@@ -18,10 +18,7 @@ _SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
 
 @dataclass
 class Trial:
-    """A configuration: its number in Optuna, its parameters, and its tasks.
-
-    Each repeat has a task.
-    """
+    """A configuration: its number in Optuna, and one task for each repeat."""
 
     number: int
     params: Mapping[str, Any]
@@ -35,10 +32,7 @@ class Trial:
 
     @property
     def spread(self) -> float | None:
-        """Return the standard deviation over repeats.
-
-        Returns None for fewer than two values, or on overflow.
-        """
+        """Return the standard deviation over repeats."""
         known = [value for value in self.values if value is not None]
         if len(known) < 2:
             return None
@@ -49,10 +43,7 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        """Return the trial's duration.
-
-        Returns None if the trial still runs, or ran in an earlier run.
-        """
+        """Return the duration of a trial that began and ended in this run."""
         if not self.tasks or self.started is None or self.ended is None:
             return None
         return max(0.0, self.ended - self.started)

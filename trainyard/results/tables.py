@@ -81,10 +81,7 @@ def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str,
 
 
 def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
-    """Return failed attempts: `final` ones, or those that were retried.
-
-    A `final` attempt ended its task.
-    """
+    """Return failed attempts that ended their task (`final`), or the others."""
     failed = []
     for task in state.tasks.values():
         for attempt in task.attempts:

@@ -29,10 +29,7 @@ def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
 
 
 def last_error(address: object) -> str:
-    """Return why a forward's last connection failed; "" if it worked.
-
-    `address` is the forward's port or path.
-    """
+    """Return why the last connection to a port or path failed, or ""."""
     with _lock:
         for forward in _forwards.values():
             if forward.address == address:

@@ -36,10 +36,7 @@ _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: a path, or a name and version in a repository.
-
-    `repository` begins with https:// or oci://.
-    """
+    """A chart: a path, or a name and version in an OCI or HTTPS repository."""
 
     name: str
     repository: str | None = None

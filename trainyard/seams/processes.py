@@ -139,10 +139,7 @@ def terminate(process: ProcessId) -> None:
 
 
 def started_at(process: ProcessId) -> float | None:
-    """Return when a process started, in Unix seconds; None if it has ended.
-
-    The time is exact to about 1 s.
-    """
+    """Return a living process's start in Unix seconds, exact to about 1 s."""
     try:
         if alive(process):
             return psutil.Process(process.pid).create_time()

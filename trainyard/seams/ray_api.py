@@ -146,10 +146,7 @@ class RayApi:
         self._http.close()
 
     def version(self) -> str:
-        """Return Ray's version.
-
-        An answer also proves that Ray accepts this token for jobs.
-        """
+        """Return Ray's version, if Ray accepts this token for jobs."""
         return self._ask("GET", "/api/version", version_from)
 
     def supported_version(self) -> str:

@@ -12,10 +12,7 @@ Subject = TypeVar("Subject")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return a call's result.
-
-    Raises TimeoutError after `seconds`, while the call continues.
-    """
+    """Return a call's result, or raise TimeoutError while the call goes on."""
     future = begin(call)
     if not wait([future], timeout=seconds).done:
         raise TimeoutError(f"not done within {seconds:g} s")

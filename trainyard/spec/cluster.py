@@ -205,10 +205,7 @@ class ClusterSpec(Section):
         yield from self._unknown_groups("ec2", self.ec2.groups)
 
     def nodes(self) -> tuple[NodeSpec, ...]:
-        """Return the head, and each group's least number of workers.
-
-        `cluster.up` waits for these nodes.
-        """
+        """Return the head, and each group's least number of workers."""
         workers = []
         for group in self.workers:
             for index in range(group.least):

@@ -217,10 +217,7 @@ class Placement(Section):
 
 
 class RuntimeEnv(Section):
-    """Packages, files and variables that Ray gives the tasks.
-
-    They are in the job file, or in a file of their own.
-    """
+    """Packages, files and variables that Ray gives the tasks."""
 
     uv: Listed[Filled] = setting((), "Packages to install with uv: a list, or a requirements file.")
     pip: Listed[Filled] = setting(

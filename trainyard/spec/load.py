@@ -79,10 +79,7 @@ def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
 
 
 def job_of(keys: Mapping[str, Any]) -> JobSpec:
-    """Return the job of a job file's keys and `name`.
-
-    Raises RequestError for an invalid job.
-    """
+    """Return the job of a job file's keys and `name`. Raises RequestError."""
     # The values that a file would have: lists instead of tuples, text instead of paths.
     values = json.loads(json.dumps(keys, default=str))
     source = _with_lists(Source(values, {(): "Job"}), Path.cwd())
@@ -162,10 +159,7 @@ def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str
 
 
 def _put_below(key: str, file: Source, source: Source) -> Source:
-    """Insert another file's values below a key.
-
-    Problems of these values name that file.
-    """
+    """Insert another file's values below a key, with that file's places."""
     places = {(key, *path): place for path, place in file.places.items()}
     broken = {(key, *path) for path in file.broken}
     return Source(

@@ -22,10 +22,7 @@ _LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that YAML 1.1 or 1.2 would read as another type.
-
-    Flat lists take one line.
-    """
+    """Quotes text that YAML 1.1 or 1.2 would read as another type."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -52,10 +49,7 @@ _Dumper.add_implicit_resolver(
 
 
 def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
-    """Return the resolved file as JSON.
-
-    `defaults` lists the keys that the user left out.
-    """
+    """Return the resolved file as JSON; `defaults` lists the keys left out."""
     document = {}
     for key, value in _hidden(spec.model_dump(mode="json")).items():
         if value is not None:

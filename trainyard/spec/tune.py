@@ -243,10 +243,7 @@ class Tune(Watch):
             )
 
     def document(self) -> dict[str, Any]:
-        """Return the sweep in the runner's form.
-
-        `metric` is its only key from Watch.
-        """
+        """Return the sweep in the runner's form."""
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
         space = {name: parameter.document() for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}

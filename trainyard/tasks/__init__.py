@@ -1,7 +1,4 @@
-"""The commands, as tasks of Invoke.
-
-Each calls one operation and returns a Report.
-"""
+"""The commands: Invoke tasks that call an operation and return a Report."""
 
 from __future__ import annotations
 

@@ -375,10 +375,7 @@ def forward(call: Call, node: str, port: str) -> Report | None:
 
 
 def _ports(text: str) -> tuple[int, int]:
-    """Split PORT or HERE:PORT into this machine's port and the node's.
-
-    Raises RequestError.
-    """
+    """Read PORT or HERE:PORT as (HERE, PORT). Raises RequestError."""
     here, _, there = text.rpartition(":")
     here = here or there
     are_ports = all(port.isdecimal() and int(port) < 65536 for port in (here, there))

@@ -154,10 +154,7 @@ def _leash(leash: LeashStatus, moment: float | None) -> str:
 
 
 def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
-    """Return the document for `--json`.
-
-    Programs rely on its fields, so never rename one.
-    """
+    """Return the document for `--json`, whose fields must keep their names."""
     nodes = []
     for node in now.nodes:
         amounts = _amounts(usage, [node.name])
@@ -213,10 +210,7 @@ def _free(usage: Usage, node: str) -> str:
 
 
 def shown_address(address: str, tunnel: str | None) -> str:
-    """Return the address, or how to reopen its tunnel.
-
-    The tunnel closes with this process.
-    """
+    """Return an address, or how to reopen a tunnel that this process closes."""
     if tunnel is None:
         return address
     return f"on {tunnel}; `trainyard cluster.open` leads there"

@@ -50,10 +50,7 @@ def words_behind_dashes() -> list[str]:
 
 
 def import_report(call: Call, found: Imported | Clusters, output: str) -> Report:
-    """Write and report imported files.
-
-    With --dry, only check that they can be written.
-    """
+    """Report imported files; write them unless --dry is given."""
     written = []
     if call.dry:
         lazy.importing.try_out(found)

@@ -1,7 +1,4 @@
-"""Turn errors of tasks into messages and exit codes.
-
-`grammar.py` handles wrong words.
-"""
+"""Turn errors of tasks into messages and exit codes."""
 
 from __future__ import annotations
 

@@ -212,10 +212,7 @@ def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[st
 
 
 def _values(argument: Argument) -> list[str]:
-    """List an argument's known values.
-
-    Returns [] for free text, and for paths, which shells know.
-    """
+    """List an argument's known values; [] for free text and for paths."""
     here = Path.cwd()
     match argument.names[0]:
         case "file":
@@ -234,11 +231,7 @@ def _values(argument: Argument) -> list[str]:
 
 
 class CommandLine:
-    """The state after the first words of a command line.
-
-    The state is the task, the flag that needs a value, and the possible
-    arguments.
-    """
+    """The state after the first words of a command line."""
 
     def __init__(self, contexts: Contexts, core: ParserContext, words: Sequence[str] = ()) -> None:
         self._contexts = contexts

@@ -132,10 +132,7 @@ def placeholder(argument: Argument) -> str:
 
 
 def _flag(argument: Argument) -> str:
-    """Return a flag as typed, such as `-f, --file FILE`.
-
-    A switch that is on by default is shown as `--no-X`.
-    """
+    """Return a flag as typed, such as `-f, --file FILE` or `--no-X`."""
     name = str(argument.names[0])
     if argument.kind is bool and argument.default is True:
         return f"--no-{name}"
@@ -158,10 +155,7 @@ def _meaning(argument: Argument) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield lines of two columns; the second is wrapped.
-
-    A wide first cell gets a line of its own.
-    """
+    """Yield lines of two columns; the second is wrapped."""
     width = min(shutil.get_terminal_size().columns, 110)
     left = min(max(len(name) for name, _ in rows), 26) + 4
     for name, text in rows:

@@ -1,5 +1,1 @@
-"""The runner on the head.
-
-This part of the runner runs the smoke test, submits tasks to Ray, retries and
-records them.
-"""
+"""The runner on the head: it runs the smoke test and submits tasks to Ray."""

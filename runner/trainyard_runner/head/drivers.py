@@ -76,10 +76,7 @@ class Left:
 
 
 class Ray(Protocol):
-    """Access to Ray's tables, for which tests have a fake.
-
-    TheRay documents the methods.
-    """
+    """Access to Ray's tables: by TheRay, or by a fake in tests."""
 
     def jobs(self) -> list[RayJob]: ...
 

@@ -1,7 +1,4 @@
-"""The smoke test's GPU checks: number, torch, isolation, graphics.
-
-All checks are pure functions.
-"""
+"""The smoke test's GPU checks: number, torch, isolation, graphics."""
 
 from __future__ import annotations
 

@@ -180,10 +180,7 @@ class InFlight:
                 self._end(live, Ending("lost", reason))
 
     def stop(self, unit: Unit, reason: str) -> None:
-        """Ask a unit's attempts to end; return at once.
-
-        This cancels attempts that Ray has not placed.
-        """
+        """Ask a unit's attempts to end, and cancel those without a node."""
         attempts = []
         unplaced = []
         for generator, ray_task in self._ray_tasks.items():

@@ -47,10 +47,7 @@ class Receiver:
         self._number = 0
 
     def receive(self, resume: Resume, records: Records) -> None:
-        """Wait for all parts, and store them for the tasks' first attempts.
-
-        Raises SilentError.
-        """
+        """Wait for all parts, and store them. Raises SilentError."""
         for inherited in resume.inherited:
             if inherited.checkpoint:
                 records.inherit_checkpoint(inherited.task, self._archive())

@@ -50,10 +50,7 @@ class Stopping:
             signal.signal(number, self._ask)
 
     def left(self) -> float | None:
-        """Return the seconds until the run must have ended.
-
-        Returns None before a request to stop.
-        """
+        """Return the seconds left after a request to stop; None before one."""
         if self._at is None:
             return None
         return max(0.0, self._at - time.monotonic())
@@ -196,10 +193,7 @@ def _resume(
 def _inherit(
     the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping
 ) -> RunEnded | None:
-    """Receive a former run's files from the operator.
-
-    Returns the run's last event if that fails, or if the run was asked to stop.
-    """
+    """Receive a former run's files from the operator."""
     store = ray_package.store()
 
     def take(name: str) -> bytes | None:
@@ -233,11 +227,7 @@ def _why_stopped() -> str:
 def _pass_gate(
     the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package
 ) -> RunEnded | None:
-    """Run the smoke test, unless the plan skips it.
-
-    Returns the run's last event if the test fails, or if the run was asked to
-    stop.
-    """
+    """Run the smoke test, unless the plan skips it."""
     began = time.monotonic()
     if the_plan.gate.skip:
         return None

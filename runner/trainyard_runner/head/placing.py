@@ -22,10 +22,7 @@ _LOOK_SOON = 1.0
 
 
 class NodeMissingError(Exception):
-    """A task cannot be placed now.
-
-    The task's node or group is missing, or its gang does not fit.
-    """
+    """A task's node or group is missing, or its gang does not fit now."""
 
 
 def alive() -> tuple[Node, ...]:

@@ -48,10 +48,7 @@ class Queue:
             self.add(unit)
 
     def give_back(self, units: Sequence[Unit]) -> None:
-        """Put units back at the front.
-
-        The units' attempt has not begun and does not count.
-        """
+        """Put units back at the front, without counting this attempt."""
         for unit in reversed(units):
             unit.attempt -= 1
             self._line(unit).appendleft(unit)

@@ -227,10 +227,7 @@ class Records:
         record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
 
     def _metric(self, record: AttemptRecord, values: list[list[float]]) -> None:
-        """Write values of the metric.
-
-        `values`: [step, finite value, seconds since 1970] each.
-        """
+        """Write metric values [step, finite value, seconds since 1970]."""
         for begin in range(0, len(values), _VALUES_AT_ONCE):
             some = values[begin : begin + _VALUES_AT_ONCE]
             self._stream.write(Metric(record.task, record.attempt, some))

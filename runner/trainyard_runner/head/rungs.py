@@ -1,7 +1,4 @@
-"""The smoke test's rungs: pure functions of nodes' answers and the plan.
-
-A rung is a kind of check.
-"""
+"""The smoke test's rungs (kinds of checks), which are pure functions."""
 
 from __future__ import annotations
 
@@ -107,10 +104,7 @@ def versions(answers: Sequence[Answer], wanted: tuple[str, str]) -> Iterator[Che
 
 
 def space(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Check the free bytes of each node's disk and shared memory.
-
-    The disk is that of Ray's session directory.
-    """
+    """Check the free space in each node's session directory and /dev/shm."""
     for name, key, least in (("disk", "min_disk", _LEAST_DISK), ("shm", "min_shm", _LEAST_SHM)):
         wanted = max(least, gate.needs.get(key) or 0)
         for answer, facts in with_facts(answers):

@@ -180,10 +180,7 @@ class Study:
         return bool(trial.should_prune())
 
     def tell(self, result: Result) -> None:
-        """Report a trial's end to Optuna.
-
-        Optuna gets the objective's value only if the trial is complete.
-        """
+        """Report a trial's end to Optuna, and a complete trial's value."""
         trial = self._open.pop(result.trial)
         trial.set_user_attr("values", result.values)
         if result.reason:

@@ -157,10 +157,7 @@ class Submitter:
         return Gang(placement_group(bundles, strategy="PACK", **selectors), among)
 
     def submit_gang(self, unit: Unit, gang: Gang) -> dict[Any, RayTask]:
-        """Submit a gang's tasks to its placement group.
-
-        The placement group must be ready (`is_ready`).
-        """
+        """Submit a gang's tasks to its placement group, which must be ready."""
         first = placement_group_table(gang.group)["bundles_to_node_id"][0]
         # Ask Ray again: the first task's node may have joined a moment ago.
         addresses = {node.node_id: node.address for node in placing.alive()}

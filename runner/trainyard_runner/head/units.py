@@ -1,7 +1,4 @@
-"""Units: how their attempts ended, and whether to retry them.
-
-A unit is one task, or the tasks of a gang.
-"""
+"""Units (tasks or gangs): how attempts ended, and whether to retry them."""
 
 from __future__ import annotations
 

@@ -293,10 +293,7 @@ _MOST_LINES = 3
 
 
 class WaitingWatch:
-    """Publishes the holdings of this run, and writes why its tasks wait.
-
-    The watch is due once a second.
-    """
+    """Publishes this run's holdings each second, and writes why tasks wait."""
 
     def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan

@@ -380,11 +380,7 @@ def _not_prepared(error: OSError) -> dict[str, Any]:
 
 @functools.cache
 def _inherited() -> dict[str, str]:
-    """Return a copy of this worker's environment.
-
-    The copy is cached, because making it takes a tenth of a quick attempt's
-    time.
-    """
+    """Return a copy of this worker's environment, cached for quick attempts."""
     return dict(os.environ)
 
 

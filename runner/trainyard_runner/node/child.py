@@ -79,10 +79,7 @@ def connected_guard() -> GuardLink:
 
 
 class Child:
-    """One command that the guard runs.
-
-    `output` is the descriptor from which the command's output is read.
-    """
+    """One command that the guard runs; `output` is a descriptor to read."""
 
     def __init__(
         self,

@@ -106,10 +106,7 @@ def gather(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def fetch(references: dict[str, list[Any]], timeout: float) -> dict[str, Any]:
-    """Fetch each node's object, and measure the rate.
-
-    Returns, by the node's name, {"rate": MB/s} or {"error": text}.
-    """
+    """Fetch each node's object; return {"rate": MB/s} or {"error": text}."""
     results: dict[str, Any] = {}
     for node, (reference,) in references.items():
         began = time.monotonic()
@@ -162,10 +159,7 @@ def gpu_models(listing: str, *, visible: str | None) -> list[str]:
 
 
 def _visible_on_node() -> str | None:
-    """Return the raylet's CUDA_VISIBLE_DEVICES.
-
-    A worker's own variable lists only the task's GPUs.
-    """
+    """Return CUDA_VISIBLE_DEVICES of the raylet, not of this worker's task."""
     try:
         entries = Path("/proc", os.environ["RAY_RAYLET_PID"], "environ").read_bytes().split(b"\0")
     except (KeyError, OSError):

@@ -120,10 +120,7 @@ def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
 
 
 def abort(pid: int) -> None:
-    """End a process by SIGABRT, without a core file (Linux).
-
-    A process that has already ended is no error.
-    """
+    """End a process, if it runs, by SIGABRT without a core file (Linux)."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
         os.kill(pid, signal.SIGABRT)
@@ -173,10 +170,7 @@ def _open_in(pid: int) -> Iterator[str]:
 
 
 def _is_writable(fdinfo: bytes) -> bool:
-    """Return whether a descriptor is writable, by its fdinfo (proc(5)).
-
-    One line of `fdinfo` is "flags:\\t0100002", an octal number.
-    """
+    """Return whether a descriptor is writable, by its fdinfo (proc(5))."""
     for line in fdinfo.splitlines():
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY

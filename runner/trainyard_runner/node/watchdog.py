@@ -52,10 +52,7 @@ class Rules:
     before: list[float] | None = None
 
     def take(self, values: list[list[float]], *, at: float) -> None:
-        """Note values that were read at the time `at`, oldest first.
-
-        Each is [step, value, ...].
-        """
+        """Note values read at `at`, oldest first, each [step, value, ...]."""
         for value in values:
             if not math.isfinite(value[1]):
                 if self.not_finite is None:

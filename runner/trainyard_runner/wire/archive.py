@@ -192,10 +192,7 @@ def stays_inside(name: str, target: str) -> bool:
 
 
 class Incoming:
-    """An archive that arrives on the head.
-
-    The archive gets its final name once it is complete.
-    """
+    """An archive that arrives on the head, and gets its name once complete."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

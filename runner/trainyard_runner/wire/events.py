@@ -130,10 +130,7 @@ class AttemptStarted(Event):
 
 @dataclass(frozen=True)
 class TaskOutput(Event):
-    """Output of an attempt, from byte `at` on.
-
-    Surrogates replace bytes that are not UTF-8.
-    """
+    """Output from byte `at` on; surrogates replace bytes that are not UTF-8."""
 
     kind = "output"
 
@@ -232,10 +229,7 @@ class AttemptEnded(Event):
 
 @dataclass(frozen=True)
 class TaskEnded(Event):
-    """A task has ended for good.
-
-    If `reason` is None, the last attempt's reason applies.
-    """
+    """A task has ended for good; `reason` defaults to the last attempt's."""
 
     kind = "task-ended"
 
@@ -432,10 +426,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 @cache
 def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Take a type apart.
-
-    Without the cache, `typing` would take a third of `read`'s time.
-    """
+    """Take a type apart; the cache saves `read` a third of its time."""
     return get_origin(hint), get_args(hint)
 
 
@@ -461,8 +452,5 @@ def _is_point(value: object) -> bool:
 
 
 def _is_whole(number: object) -> bool:
-    """Return whether a value is a whole number that fits into a float.
-
-    JSON allows larger numbers.
-    """
+    """Return whether a value is a whole number that fits into a float."""
     return type(number) is int and abs(number) <= sys.float_info.max

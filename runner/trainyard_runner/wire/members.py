@@ -96,10 +96,7 @@ def recreated(gate: Gate, alive: Iterable[Node]) -> list[Node]:
 
 
 def may_leave(gate: Gate, node: Node) -> bool:
-    """Return whether a node's death is no failure.
-
-    An autoscaler may have removed the node, or Kubernetes may have replaced it.
-    """
+    """Return whether an autoscaler or Kubernetes may have removed a node."""
     for expected in gate.nodes or ():
         if expected.name == node.name:
             return expected.optional

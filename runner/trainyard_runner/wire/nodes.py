@@ -1,7 +1,4 @@
-"""A Ray node, and how many tasks fit on it. Pure.
-
-The operator's machine, which may have no Ray, uses this module, too.
-"""
+"""A Ray node, and how many tasks fit on it. Pure."""
 
 from __future__ import annotations
 

@@ -12,10 +12,7 @@ from trainyard_runner.wire.room import NO_ROOM, Room
 
 
 class Shape(NamedTuple):
-    """The needs of a task that decide where it fits.
-
-    Tasks of one shape are interchangeable.
-    """
+    """The needs of a task that decide where it fits."""
 
     amounts: tuple[float | None, ...]
     custom: tuple[tuple[str, float], ...]
@@ -60,10 +57,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A node that the cluster file declares.
-
-    Only an autoscaler makes `optional` nodes.
-    """
+    """A node of the cluster file; only an autoscaler makes `optional` ones."""
 
     name: str
     group: str | None = None

@@ -46,10 +46,7 @@ class Alike:
 
 @dataclass
 class Asked:
-    """Numbers of Ray tasks in flight for one shape and node size.
-
-    `unplaced` counts those that have no node yet.
-    """
+    """Numbers of Ray tasks in flight for one shape and node size."""
 
     all: int = 0
     unplaced: int = 0

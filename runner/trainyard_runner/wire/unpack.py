@@ -40,10 +40,7 @@ def unpack(pieces: Iterable[bytes], directory: Path) -> list[LeftOut]:
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: _Target) -> str | None:
-    """Extract a member; return why it is left out, else None.
-
-    Raises OSError for a full disk.
-    """
+    """Extract a member, or return why not; raise OSError for a full disk."""
     steps = [step for step in member.name.split("/") if step not in {"", "."}]
     objection = _objection(member, steps)
     if objection:
@@ -91,10 +88,7 @@ class _Target:
         self.part = Path(root, f".part-{secrets.token_hex(8)}")
 
     def directory(self, steps: list[str]) -> str:
-        """Make a directory and its parents, and return its path.
-
-        Links and files on the way are replaced.
-        """
+        """Make a directory and its parents, replacing links and files."""
         path = "/".join([self._root, *steps])
         # Consecutive members of one directory cannot replace it: it need not be made again.
         if path != self._last:

@@ -96,10 +96,7 @@ def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
 
 
 def runs(container: Container) -> bool:
-    """Say whether a container runs.
-
-    A restarting container counts until it has failed too often.
-    """
+    """Say whether a container runs."""
     if container.state == "restarting":
         return container.restarts < RESTARTS
     return container.state == "running"

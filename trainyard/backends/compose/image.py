@@ -33,10 +33,7 @@ Report = Callable[[str], None]
 
 
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
-    """Return the step that pulls the image in the background.
-
-    The step's detail is the progress of the pull.
-    """
+    """Return the step that pulls the image in the background, with progress."""
     begun: list[Future[None]] = []
     details = deque(["the host does not have it"], maxlen=1)
 

@@ -148,10 +148,7 @@ def sources(location: Location) -> list[str]:
 
 
 def refuse_unknown_to_ray(document: dict[str, Any]) -> None:
-    """Raise RequestError if Ray's schema rejects the document.
-
-    Only `ec2.ray` can cause that.
-    """
+    """Raise RequestError if the additions of `ec2.ray` break Ray's schema."""
     problems = ray_autoscaler.refused(document)
     if problems:
         raise RequestError(

@@ -1,7 +1,4 @@
-"""Why instances do not become nodes.
-
-The rules match the output of `ray up`, the autoscaler and EC2.
-"""
+"""Why instances do not become nodes, as the output of Ray and EC2 shows."""
 
 from __future__ import annotations
 

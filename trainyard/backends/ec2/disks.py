@@ -88,10 +88,7 @@ def tagged(aws: Aws, key: str, value: str, *, region: str) -> list[dict[str, Any
 
 
 def describe(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:
-    """Describe disks: `1 disk (20 GiB, 1.60 USD a month): vol-1`.
-
-    The cost is left out if it is not known.
-    """
+    """Describe disks: `1 disk (20 GiB, 1.60 USD a month): vol-1`."""
     gib_by_type: Counter[str] = Counter()
     for volume in volumes:
         gib_by_type[volume["VolumeType"]] += volume["Size"]

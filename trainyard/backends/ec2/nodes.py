@@ -219,10 +219,7 @@ def _refuse_rejected_launches(location: Location, lines: Sequence[str]) -> None:
 
 
 def _after_launch(lines: Sequence[str]) -> Sequence[str]:
-    """Return the lines after the last successful launch.
-
-    Earlier rejections are stale.
-    """
+    """Return the lines after the last launch; earlier rejections are stale."""
     start = 0
     for index, line in enumerate(lines):
         if _LAUNCHED.search(line):

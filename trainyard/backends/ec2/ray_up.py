@@ -1,7 +1,4 @@
-"""`ray up` as steps.
-
-Its output shows the progress; AWS and Ray say whether it succeeded.
-"""
+"""`ray up` as steps; AWS and Ray, not its output, say whether it succeeded."""
 
 from __future__ import annotations
 

@@ -102,10 +102,7 @@ def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
 
 
 def _autoscaler(location: Location, head: Instance) -> str:
-    """Ask the head by SSH if its autoscaler runs, and when it last wrote.
-
-    Ray shows neither.
-    """
+    """Ask the head by SSH if its autoscaler runs, and when it last wrote."""
     unknown = "it is not known whether the autoscaler on the head runs"
     words = snapshot.inside(head, ["bash", "-c", _ASK], terminal=False)
     try:
@@ -203,10 +200,7 @@ def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") ->
 
 
 def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the `ssh` command to a node, or to its container.
-
-    `node` is a name or an instance id.
-    """
+    """Return the `ssh` command to a node (a name or id), or its container."""
     location = locations.find(spec, site)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     ids = {each.id: each.name for each in found.values()}

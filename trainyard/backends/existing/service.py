@@ -119,10 +119,7 @@ def pod_behind(service: Service, described: Object) -> Object | None:
 
 
 def port_of(service: Service, described: Object, pod: Object) -> int:
-    """Return the pod's port behind the service's port.
-
-    This is `targetPort` of core/v1's ServicePort.
-    """
+    """Return the pod's port behind the service's port: the `targetPort`."""
     ports = {}
     for port in described["spec"].get("ports") or ():
         ports[int(port["port"])] = port.get("targetPort") or port["port"]

@@ -70,10 +70,7 @@ class Desired:
 
     @property
     def never_started(self) -> bool:
-        """Say whether the RayCluster's head was never ready.
-
-        Such a RayCluster has no runs.
-        """
+        """Say whether the head was never ready: there can be no runs then."""
         live = self.live
         if live is None:
             return False

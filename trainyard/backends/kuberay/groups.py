@@ -79,10 +79,7 @@ def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
 
 
 def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
-    """Return a group's pods, ready ones first and leaving ones last.
-
-    For the head, returns at most one pod.
-    """
+    """Return a group's pods, ready ones first and leaving ones last."""
     found = [pod for pod in cluster_pods if pods.group(pod) == group]
     found.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
     if group == HEAD:
@@ -137,10 +134,7 @@ def _number(option: object) -> int | None:
 
 
 def _resources(option: str) -> dict[str, float]:
-    """Parse the option `resources` of `ray start`: JSON in shell quotes.
-
-    Returns {} for invalid JSON or quotes.
-    """
+    """Parse the option `resources` of `ray start`: JSON in shell quotes."""
     try:
         return dict(json.loads("".join(shlex.split(option)) or "{}"))
     except ValueError:

@@ -93,10 +93,7 @@ def put(where: Location, leash: LeashStatus) -> None:
 
 
 def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) -> Sequence[Object]:
-    """Return the leash's objects.
-
-    Image, placement, pull Secrets and user are the head's.
-    """
+    """Return the leash's objects, with the head's image, placement and user."""
     head = live["spec"]["headGroupSpec"]["template"]["spec"]
     container = head["containers"][0]
     labels = {**naming.labels(where.name), _PART: "leash"}

@@ -110,10 +110,7 @@ def _owner(site: Site) -> str:
 
 
 def refuse_other(site: Site, location: Location) -> None:
-    """Raise RequestError if the record names another place than `location`.
-
-    Namespace and server are compared.
-    """
+    """Raise RequestError if the record names another place than `location`."""
     record = read(site)
     if record is None:
         return

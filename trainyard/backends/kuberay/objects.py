@@ -67,10 +67,7 @@ def token(location: Location) -> str | None:
 
 
 def login_step(location: Location, document: Object | None) -> Step:
-    """Return the step that makes the pull Secret.
-
-    Without a document, the step removes an unneeded Secret.
-    """
+    """Return the step that makes the pull Secret or removes an unneeded one."""
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:

@@ -212,10 +212,7 @@ def _crds_step(kuberay: Kuberay) -> Step:
 
 
 def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
-    """Return the step for the operator.
-
-    It installs the operator if there is none, and waits until one is ready.
-    """
+    """Return the step that installs an operator if needed, and waits for it."""
     kube = kuberay.location.kube
     debounce = Debounce()
 

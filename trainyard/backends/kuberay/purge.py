@@ -1,7 +1,4 @@
-"""`cluster.down --purge` also removes what Trainyard installed.
-
-It removes nothing that another cluster needs.
-"""
+"""`--purge` removes what Trainyard installed and no other cluster needs."""
 
 from __future__ import annotations
 
@@ -126,10 +123,7 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
-    """Return the step that removes the unused namespaces.
-
-    For each namespace that stays, a step without action says why.
-    """
+    """Return steps that remove unused namespaces, and say why others stay."""
     reasons = {name: _why_it_stays(where, name) for name in names}
     ours = [name for name, reason in reasons.items() if not reason]
 

@@ -76,10 +76,7 @@ class Snapshot:
         return tuple(found)
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
-        """Read the last lines of a log; return an error as text.
-
-        `former` selects the container's previous run.
-        """
+        """Read the last lines of a log; return an error as text."""
         try:
             return self.kube.logs(
                 pods.name(pod),

@@ -57,10 +57,7 @@ for name in sys.argv[1:]:
 
 
 class ThisMachine(Machine):
-    """This machine: a node is a keeper process and the Ray that it started.
-
-    `seams/keeper.py` is the keeper's program.
-    """
+    """This machine: a node is a keeper (seams/keeper.py) and its Ray."""
 
     host = LOOPBACK
 
@@ -172,10 +169,7 @@ class ThisMachine(Machine):
         )
 
     def end_reason(self, name: str) -> TrainyardError:
-        """Return the error for a node that ended.
-
-        Returns NotReadyError if the machine is too busy, else OutsideError.
-        """
+        """Return the error for a node that ended."""
         path, lines = log_tail(self.files, name)
         if lines and lines[-1].startswith(GAVE_UP):
             return NotReadyError(
@@ -211,10 +205,7 @@ def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check(nodes: int, *, memory: int) -> None:
-    """Raise PrerequisiteError for a wrong Ray, or too little memory.
-
-    `memory`: free bytes.
-    """
+    """Raise PrerequisiteError for a wrong Ray, or too few bytes of memory."""
     try:
         ray = f"ray {version('ray')}"
     except PackageNotFoundError:

@@ -79,10 +79,7 @@ class ClusterFiles:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory for this user alone.
-
-    Raises OutsideError if others can use the directory already.
-    """
+    """Make a directory for this user alone, or raise OutsideError."""
     path.mkdir(mode=0o700, exist_ok=True)
     made = path.lstat()
     if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid() or made.st_mode & 0o077:

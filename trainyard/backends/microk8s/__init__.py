@@ -130,10 +130,7 @@ def verify(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> V
 
 
 def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
-    """Ask Kubernetes and Ray for the cluster's status.
-
-    Only a call of the status's `hosts` asks the hosts.
-    """
+    """Ask Kubernetes and Ray for the status; calling `hosts` asks the hosts."""
     now = ClusterStatus(spec.name, site.backend, "absent", ())
     if _kubeconfig(site).exists():
         try:
@@ -145,10 +142,7 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
-    """Return findings on the hosts, unfinished steps, and KubeRay.
-
-    Without a Kubernetes, there are findings on the hosts only.
-    """
+    """Return findings on the hosts, unfinished steps, and KubeRay."""
     hosts = _lab(spec, site)
     now = snapshot.read(hosts)
     findings = [*doctor.findings(hosts, now)]
@@ -175,10 +169,7 @@ def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iter
 
 
 def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the `ssh` command to a host, or to a Ray node's pod.
-
-    To reach a pod, a control plane runs kubectl exec.
-    """
+    """Return the `ssh` command to a host, or to a Ray node's pod."""
     target = _named(spec, site, node)
     if isinstance(target, Host):
         return target.connection.address.shell(command, terminal=terminal)

@@ -78,10 +78,7 @@ cat $data/args/traefik/provider.yaml 2> /dev/null | text endpoints
 
 @dataclass(frozen=True)
 class Member:
-    """A member of dqlite, the database of the control planes.
-
-    `address` is IP:19001.
-    """
+    """A member of dqlite, the control planes' database, at IP:19001."""
 
     address: str
     is_voter: bool

@@ -1,7 +1,4 @@
-"""The files for hosts, rendered from the templates in microk8s/.
-
-Besides the templates, the functions read only the files of CAs.
-"""
+"""The files for hosts, made from the templates in microk8s/ and CAs' files."""
 
 from __future__ import annotations
 
@@ -42,10 +39,7 @@ class Known:
 
 
 def launch(*, is_first: bool, mirrors: Mapping[str, str]) -> bytes:
-    """Render a host's launch configuration.
-
-    Only the first host's enables DNS and storage.
-    """
+    """Render a host's launch configuration."""
     values = {
         "kubelet_arguments": KUBELET_ARGUMENTS,
         "addons": [{"name": name} for name in ADDONS] if is_first else [],

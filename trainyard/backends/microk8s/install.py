@@ -27,10 +27,7 @@ KUBELET_PORT = 10250
 
 
 def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
-    """Return the steps that prepare hosts, and install and start MicroK8s.
-
-    The steps also upgrade MicroK8s, if `upgrade` permits it.
-    """
+    """Return steps that prepare hosts, and install or upgrade MicroK8s."""
     steps = [_prepare_step(lab)]
     if lab.images:
         steps.append(offline.put_step(lab))

@@ -23,10 +23,7 @@ STEP = "kubeconfig"
 
 
 def step(lab: Lab, path: Path, *, after: str) -> Step:
-    """Return the step that writes the kubeconfig to `path`.
-
-    A kubeconfig that already has Kubernetes' CA stays as it is.
-    """
+    """Return the step that writes the kubeconfig to `path`."""
 
     def done() -> Answer:
         if not path.exists():

@@ -159,10 +159,7 @@ def address_step(lab: Lab, site: Site, *, after: str) -> Step:
 
 
 def back_up(control_plane: Host) -> None:
-    """Back up the database.
-
-    Raises NotReadyError after a time limit, which MicroK8s lacks.
-    """
+    """Back up the database, or raise NotReadyError after a time limit."""
     control_plane.microk8s("dbctl", "backup", "-o", BACKUP)
 
 

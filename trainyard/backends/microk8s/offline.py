@@ -60,10 +60,7 @@ def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def put_step(lab: Lab) -> Step:
-    """Return the step that copies the image files to every host.
-
-    A host needs no MicroK8s for this.
-    """
+    """Return the step that copies images to hosts, even without MicroK8s."""
 
     def lacks(_: Host, fact: Facts) -> str:
         missing = [path.name for path in _missing(lab, fact, among=("", LOADED))]
@@ -93,10 +90,7 @@ def loaded_step(lab: Lab, *, after: str) -> Step:
 
 
 def install(host: Host, lab: Lab) -> None:
-    """Install the snap files on a host.
-
-    Skips snaps that the host has, except MicroK8s.
-    """
+    """Install MicroK8s, and each other snap file that the host lacks."""
     *needed, microk8s = lab.snaps
     for path in needed:
         name = path.name.partition("_")[0].removesuffix(".snap")

@@ -90,10 +90,7 @@ def _alone(host: Host, fact: Facts, desired: Desired) -> Iterator[str | None]:
 
 
 def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
-    """Yield a problem for each host that is a node of another cluster.
-
-    Such a cluster has none of the file's control planes.
-    """
+    """Yield a problem for each host in a cluster without our control planes."""
     for host, fact in facts.items():
         if fact.is_worker:
             control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints))

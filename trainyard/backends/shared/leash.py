@@ -108,10 +108,7 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
 
 
 def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
-    """Return the file's leash for a cluster made at `made`.
-
-    Returns None without a leash or a cluster.
-    """
+    """Return the file's leash for a cluster made at `made`."""
     if spec.leash is None or made is None:
         return None
     deadline = None
@@ -145,10 +142,7 @@ def _words_or_none(leash: LeashStatus | None) -> str:
 
 
 def words(leash: LeashStatus) -> str:
-    """Say when a cluster ends.
-
-    Example: `ends at 2026-11-23 20:00:00 UTC, or after 2h without a job`.
-    """
+    """Say when a cluster ends: `ends at TIME, or after 2h without a job`."""
     ends = []
     if leash.deadline is not None:
         ends.append(f"at {utc(leash.deadline, readable=True)}")

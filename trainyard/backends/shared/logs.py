@@ -40,10 +40,7 @@ class LogFile:
 def followed(
     read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
 ) -> Iterator[LogLine]:
-    """Yield each file's last `first` lines, then its new lines.
-
-    Reads the files each second, while `goes_on()` is true.
-    """
+    """Yield each file's last `first` lines, then new ones while `goes_on()`."""
     known: dict[Hashable, list[str]] = {}
     while True:
         for file in read():

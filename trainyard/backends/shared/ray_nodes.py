@@ -95,10 +95,7 @@ class NodePlan:
         return self.name == "head"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the plan for the record.
-
-        Variables may be secrets, so the record has only their hashes.
-        """
+        """Return the plan for the record, with only hashes of variables."""
         fields = asdict(self)
         others = fields.pop("others")
         # A node that an older Trainyard recorded without these keys must show no drift.
@@ -350,10 +347,7 @@ def _change(name: str, old: str | None, new: str | None) -> str:
 
 
 def _described(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return a recorded plan as texts by key.
-
-    Integers from 1 MiB on count as sizes.
-    """
+    """Return a recorded plan as texts by key."""
     words = {}
     for name, value in plan.items():
         if isinstance(value, int) and value >= MEBIBYTE:

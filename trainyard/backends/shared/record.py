@@ -1,7 +1,4 @@
-"""A cluster's record: its backend, cluster file and token.
-
-Only this user can read the record's files.
-"""
+"""A cluster's record, for this user alone: backend, cluster file and token."""
 
 from __future__ import annotations
 

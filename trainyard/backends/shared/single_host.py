@@ -189,10 +189,7 @@ class Machine(ABC):
             record.make_token(self.token_file)
 
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
-        """Ask Ray for the names of its living nodes.
-
-        The second value says why Ray was silent, if that is known.
-        """
+        """Return the living nodes' names, and why Ray was silent, if known."""
         address = self.address()
         if address is None and not nodes:
             return frozenset(), ""
@@ -207,10 +204,7 @@ class Machine(ABC):
             return frozenset(), error.what
 
     def status(self) -> ClusterStatus:
-        """Ask the machine and Ray for the status of the cluster's nodes.
-
-        Includes nodes that exist, but that the file does not declare.
-        """
+        """Ask the machine and Ray for the status; include undeclared nodes."""
         nodes = self.nodes()
         alive, detail = self.alive(nodes)
         declared = {node.name: node for node in self.spec.nodes()}
@@ -249,10 +243,7 @@ class Machine(ABC):
         )
 
     def endpoint(self) -> Endpoint:
-        """Return the dashboard's endpoint.
-
-        Raises NotReadyError if no head runs.
-        """
+        """Return the endpoint, or raise NotReadyError if no head runs."""
         nodes = self.nodes()
         address = self.address()
         if address is None:
@@ -378,10 +369,7 @@ def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step
 
 
 def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) -> Step:
-    """Return the step that starts all missing nodes.
-
-    `missing` serves only the step's title.
-    """
+    """Return a step to start missing nodes; only its title uses `missing`."""
 
     def are_started() -> Answer:
         left = machine.difference().missing

@@ -45,10 +45,7 @@ class Taking:
         return found
 
     def left(self) -> list[str]:
-        """Return the paths of all scalars that are not taken yet.
-
-        A path reads like `spec.headGroupSpec.serviceType`.
-        """
+        """Return the paths (`a.b.c`) of all scalars that are not taken yet."""
         return list(_paths(self._left))
 
 

@@ -90,10 +90,7 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
 
 
 def _runs_nothing(inspection: Inspection) -> Finding | None:
-    """Return the cause if the probe did not run, else None.
-
-    The cause is the platform, the entry point or the shell.
-    """
+    """Return why the probe did not run: platform, entry point or shell."""
     probed = inspection.probed
     words = " ".join(inspection.image.entrypoint or ())
     if probed.facts:

@@ -45,10 +45,7 @@ class Probed:
         return self.facts.get(key, "")
 
     def failure(self, key: str) -> str:
-        """Return why a command failed: its last line, else its exit code.
-
-        Returns "" if the command succeeded.
-        """
+        """Return a failed command's last line or exit code; "" on success."""
         code, _, output = self.text(key).partition(" ")
         if code == "0":
             return ""

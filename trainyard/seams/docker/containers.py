@@ -201,10 +201,7 @@ def stop(engine: Engine, name: str) -> None:
 
 
 def remove(engine: Engine, name: str) -> None:
-    """Remove a container, even a running one, with its anonymous volumes.
-
-    A missing container is no error.
-    """
+    """Remove a container, even a running one, with its anonymous volumes."""
     with refusals(f"remove the container {name}"), suppress(NotFound):
         engine.api.remove_container(name, v=True, force=True)
 

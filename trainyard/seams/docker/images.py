@@ -68,10 +68,7 @@ class MadeBy:
 
 
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
-    """Return the facts of an image; None if the engine lacks it.
-
-    `reference` is a name, a digest or an id.
-    """
+    """Return the facts of an image by its name, digest or id."""
     with refusals(f"inspect the image {reference}"), suppress(ImageNotFound):
         return facts(engine.api.inspect_image(reference))  # type: ignore[no-untyped-call]
     return None
@@ -125,10 +122,7 @@ def tag(engine: Engine, reference: str, *, as_: str) -> None:
 
 
 def remove(engine: Engine, reference: str) -> None:
-    """Remove an image's name, and with its last name the image.
-
-    A missing name is no error.
-    """
+    """Remove an image's name, and with its last name the image."""
     with refusals(f"remove the image {reference}"), suppress(ImageNotFound):
         engine.api.remove_image(reference)
 

@@ -208,10 +208,7 @@ class RegistryApi:
         return answer
 
     def _refused(self, answer: httpx.Response, doing: str, *, before: str = "") -> RegistryError:
-        """Return the error for an answer.
-
-        The error for a 401 without a login says that a login is missing.
-        """
+        """Return the error for an answer."""
         text = f"{before}{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
         if self._login:
             return refused(text, self.address, doing=doing, who=self._login.who)

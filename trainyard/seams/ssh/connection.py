@@ -65,10 +65,7 @@ def connect(
 
 @dataclass(frozen=True)
 class Held:
-    """A running command; `line` is its first line of output.
-
-    The command ends with this object.
-    """
+    """A command that ends with this object, and its first `line` of output."""
 
     line: str
     channel: Channel
