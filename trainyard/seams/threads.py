@@ -12,7 +12,7 @@ Subject = TypeVar("Subject")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return a call's result, or raise TimeoutError while the call goes on."""
+    """Return a call's result. Raises TimeoutError if it takes longer."""
     future = begin(call)
     if not wait([future], timeout=seconds).done:
         raise TimeoutError(f"not done within {seconds:g} s")
