@@ -67,7 +67,7 @@ NODES = (
         "head: {cpus: 0.5, memory: 4 * 1024**3, gpus: -1}\nworkers:\n"
         f"  - {{name: a, cpus: {'9' * 100}, memory: 4}}\n"
         "  - {name: b, count: 1, max: 3}\n  - {name: c, min: 4, max: 3}\n  - {name: d, max: 2, "
-        "idle_timeout: 300}\n",
+        "idle_timeout: 300}\n  - {name: e, count: 3, idle_timeout: 5m}\n",
         f"lab.yaml:3: head.cpus: must be a whole number, got 0.5{FEWER_CPUS}",
         f'lab.yaml:3: head.memory: {SIZE}"4 * 1024**3"',
         "lab.yaml:3: head.gpus: must be at least 0, got -1",
@@ -77,6 +77,7 @@ NODES = (
         "chooses between them)",
         "lab.yaml:7: workers.2.min: must be at most max (3), got 4",
         f"lab.yaml:8: workers.3.idle_timeout: {DURATION}300",
+        "lab.yaml:9: workers.4.idle_timeout: has no effect without max: the group never shrinks",
     ),
     lab(
         "variables, an image, yes for true",
@@ -107,6 +108,13 @@ ACCESS = (
         f'{ADDRESS}"http://192.0.2.10:32000"',
         "lab.yaml:4: existing: needs either address (http://HOST:8265) or service "
         "(NAMESPACE/NAME on Kubernetes)",
+    ),
+    cluster(
+        "variables of nodes that are made elsewhere",
+        EXISTING
+        + 'existing: {address: "http://127.0.0.1:8265"}\nauth: none\nenv: {HF_HOME: /data}\n',
+        "lab.yaml:5: env: has no effect with the backend existing: its nodes are made outside "
+        "Trainyard; `env` of a job sets variables of its tasks",
     ),
     lab(
         "a registry's port that is none, an address with a password",
@@ -163,6 +171,13 @@ KUBERNETES = (
         "lab.yaml:4: microk8s.channel: must be a channel of MicroK8s such as 1.34/stable, got "
         '"latest"',
         'lab.yaml:7: microk8s.hosts.1.address: is also the address of hosts.0, got "b"',
+    ),
+    cluster(
+        "a user and a port that are given twice",
+        "name: lab\nbackend: microk8s\nmicrok8s:\n  hosts:\n    - {address: ops@a, user: root}\n"
+        '    - {address: "b:2222", port: 22}\n',
+        'lab.yaml:5: microk8s.hosts.0.user: is in address, too: ops@a, got "root"',
+        "lab.yaml:6: microk8s.hosts.1.port: is in address, too: b:2222, got 22",
     ),
     cluster(
         "roles of hosts",

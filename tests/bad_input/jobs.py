@@ -32,6 +32,11 @@ JOBS = (
         "command: [python, train.py, --seed, {seed}]\nmatrix: {seed: [0, 1]}\n",
         'train/job.yaml:1: command.3: must be text, got {"seed": null}; write "{seed}" in quotes',
     ),
+    job(
+        "an empty list of tasks next to a command",
+        'command: [python, train.py, "{seed}"]\nmatrix: {seed: [1, 2]}\ntasks: []\n',
+        "train/job.yaml:3: tasks: must not be empty",
+    ),
     run(
         "command and tasks",
         "tasks: [{name: a, command: [true.py]}]\n",

@@ -77,6 +77,13 @@ UNREADABLE = (
         "expected ',' "
         "or '}', but got '<stream end>'",
     ),
+    job(
+        "a placeholder within a word without quotes",
+        "command: [python, train.py, --seed={seed}]\n",
+        "train/job.yaml:1: is not valid YAML: while parsing a flow sequence that begins on line "
+        "1, expected ',' or ']', but got '{'; a word with a {placeholder} needs quotes, such as "
+        "'--seed={seed}'",
+    ),
     lab(
         "an alias to nothing",
         "head: *big\n",

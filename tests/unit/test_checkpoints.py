@@ -103,7 +103,8 @@ def end(state: RunState) -> None:
 )
 def test_a_job_says_which_checkpoints_come_home(keys: dict[str, Any], which: str) -> None:
     command = ["train", "{lr}"] if "tune" in keys else ["train"]
-    assert checkpoints.which(job_of({"name": "job", "command": command, **keys})) == which
+    job = job_of({"name": "job", "command": command, **keys}, directory=Path())
+    assert checkpoints.which(job) == which
 
 
 def test_the_checkpoint_of_a_task_that_ended_comes_home_once(tmp_path: Path, head: Head) -> None:

@@ -55,6 +55,17 @@ def test_a_job_of_keywords_finds_files_from_here_and_leaves_no_directory(
     assert not directory.exists()
 
 
+def test_files_of_a_jobs_runtime_env_are_those_of_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job").mkdir()
+    (tmp_path / "requirements.txt").write_text("of-the-project\n")
+    (tmp_path / "job/requirements.txt").write_text("of-the-job\n")
+    job = Job(command=["true"], directory="job", runtime_env={"pip": "requirements.txt"})
+    assert job.spec.runtime_env.pip == ("of-the-job",)
+
+
 def test_all_that_is_wrong_with_a_job_is_said_at_once() -> None:
     with pytest.raises(RequestError) as caught:
         Job(name="no name", command=["true"], retries=-1, timeout=5)

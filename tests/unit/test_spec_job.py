@@ -213,6 +213,12 @@ def rays(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_empty_install_options_are_no_error(rays: Path) -> None:
+    text = "pip: {packages: [six], pip_version: '==24'}\ninstall_options:\n"
+    (rays / "env.yaml").write_text(text)
+    assert load_job(rays).runtime_env.install_options == {"pip_version": "==24"}
+
+
 @pytest.mark.parametrize(("text", "expected"), RAYS_FORMS)
 @pytest.mark.parametrize("is_file", [True, False])
 def test_a_runtime_env_has_the_forms_that_ray_documents(

@@ -62,7 +62,8 @@ def test_bytes_of_a_command_line_that_are_no_text_are_refused_by_their_key(tmp_p
 
 def test_the_backend_flag_wins_over_the_file_and_is_named_when_it_is_wrong(tmp_path: Path) -> None:
     section = "existing={address: http://127.0.0.1:8265, token_env: T}"
-    assert overridden(tmp_path, section, backend="existing").backend == "existing"
+    text = FILE.replace('env: {A: "1"}\n', "")
+    assert overridden(tmp_path, section, text=text, backend="existing").backend == "existing"
     with pytest.raises(RequestError) as refused:
         overridden(tmp_path, backend="ec3")
     assert [str(problem) for problem in refused.value.problems] == [

@@ -7,6 +7,7 @@ import pytest
 
 from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.expand import expand
 from trainyard.spec.load import load_cluster, load_job
 from trainyard.spec.show import as_json, as_yaml
 
@@ -39,9 +40,11 @@ smoke: {min_disk: 10GiB}
 """
 
 TASKS = """\
+resources: {gpus: 1, cpus: 4}
 tasks:
   - {name: a, command: [a.py], resources: {gpus: 1}, outputs: []}
   - {name: b, command: [b.py], env: {X: "1"}, node: {name: head}, timeout: 0.5s}
+  - {name: c, command: [c.py], resources: {cpus: 2}}
 """
 
 EXISTING = """\
@@ -76,6 +79,7 @@ def test_a_shown_job_loads_again_to_the_same(text: str, tmp_path: Path) -> None:
     job = load_job(tmp_path)
     (tmp_path / "job.yaml").write_text(as_yaml(job))
     assert load_job(tmp_path) == job
+    assert expand(load_job(tmp_path)) == expand(job)
 
 
 def test_defaults_are_marked(tmp_path: Path) -> None:

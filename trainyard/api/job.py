@@ -56,9 +56,11 @@ class Job:
             self.directory = Path(tempfile.mkdtemp(prefix="trainyard-job-"))
             weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
             keys = _from_here(keys)
+            files = Path.cwd()
         else:
             self.directory = Path(directory).resolve()
-        self.spec = job_of({**keys, "name": name})
+            files = self.directory
+        self.spec = job_of({**keys, "name": name}, directory=files)
 
     @classmethod
     def from_directory(cls, directory: str | Path, *, set: Overrides = ()) -> Job:

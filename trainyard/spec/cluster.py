@@ -256,6 +256,8 @@ class ClusterSpec(Section):
             for name in ("image", "resources", "labels", "ray_start"):
                 if getattr(group, name):
                     yield Complaint((*path, name), message)
+        if self.env:
+            yield Complaint(("env",), f"{message}; `env` of a job sets variables of its tasks")
 
     def _requests_above_limits(self) -> Iterator[Complaint]:
         """Reject requests to Kubernetes above a node's limits."""

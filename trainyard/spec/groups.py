@@ -122,7 +122,7 @@ class WorkerGroup(Section):
         return count
 
     def complaints(self) -> Iterator[Complaint]:
-        """Require either count, or max with an optional min."""
+        """Require count, or max with an optional min and idle_timeout."""
         if (self.count is None) == (self.max is None) or (
             self.min is not None and self.max is None
         ):
@@ -133,6 +133,8 @@ class WorkerGroup(Section):
             )
         elif self.max is not None and self.least > self.max:
             yield Complaint(("min",), f"must be at most max ({self.max})", self.min)
+        if self.idle_timeout is not None and self.max is None:
+            yield Complaint(("idle_timeout",), "has no effect without max: the group never shrinks")
 
     @property
     def least(self) -> int:

@@ -381,6 +381,8 @@ class JobSpec(Section):
         """Check which keys go together, the placeholders, and the sweep."""
         if not self.command and not self.tasks:
             yield Complaint(("command",), "is missing: give command, or tasks")
+        if self.tasks is not None and not self.tasks:
+            yield Complaint(("tasks",), "must not be empty")
         if self.tasks and (self.command or self.matrix):
             yield Complaint(("tasks",), "must not be given together with command or matrix")
 

@@ -78,11 +78,14 @@ def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
         ) from error
 
 
-def job_of(keys: Mapping[str, Any]) -> JobSpec:
-    """Return the job of a job file's keys and `name`. Raises RequestError."""
+def job_of(keys: Mapping[str, Any], *, directory: Path) -> JobSpec:
+    """Return the job of a job file's keys and `name`. Raises RequestError.
+
+    Files that `runtime_env` names are relative to `directory`.
+    """
     # The values that a file would have: lists instead of tuples, text instead of paths.
     values = json.loads(json.dumps(keys, default=str))
-    source = _with_lists(Source(values, {(): "Job"}), Path.cwd())
+    source = _with_lists(Source(values, {(): "Job"}), directory)
     return _validated(JobSpec, _named(source, str(keys["name"]), "Job"), "job")
 
 

@@ -70,11 +70,20 @@ class LabHost(Section):
     def ssh(self) -> str:
         """Return [user@]host[:port]."""
         login = self.address
-        if self.user and "@" not in self.address:
+        if self.user:
             login = f"{self.user}@{self.address}"
         if self.port:
             return f"{login}:{self.port}"
         return login
+
+
+def _login_once(hosts: tuple[LabHost, ...]) -> Iterator[Complaint]:
+    for index, host in enumerate(hosts):
+        message = f"is in address, too: {host.address}"
+        if host.user and "@" in host.address:
+            yield Complaint((index, "user"), message, host.user)
+        if host.port and re.search(r":\d+$", host.address):
+            yield Complaint((index, "port"), message, host.port)
 
 
 def _addressed_once(hosts: tuple[LabHost, ...]) -> Iterator[Complaint]:
@@ -118,7 +127,7 @@ class Microk8sSection(Section):
     images: Filled | None = setting(
         None, "A directory of *.tar with images, for hosts that reach no registry."
     )
-    hosts: Annotated[Listed[LabHost], rule(_addressed_once)] = Field(
+    hosts: Annotated[Listed[LabHost], rule(_login_once), rule(_addressed_once)] = Field(
         min_length=1, description="The machines; the first is a control plane."
     )
 

@@ -55,8 +55,10 @@ def _take_options(env: dict[str, Any], key: str, options: tuple[str, ...]) -> No
     if not given.keys() <= {"packages", *options}:
         return
     env[key] = given.pop("packages", [])
-    if given:
-        env["install_options"] = {**env.get("install_options", {}), **given}
+
+    options_of_file = env.get("install_options") or {}
+    if given and isinstance(options_of_file, Mapping):
+        env["install_options"] = {**options_of_file, **given}
 
 
 def _requirements(key: str, directory: Path, name: str, problems: list[Problem]) -> list[str]:

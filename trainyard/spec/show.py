@@ -74,6 +74,7 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
                 values.pop(backend, None)
     else:
         head = f"# job: {values.pop('name')}\n"
+        _leave_out_unwritten_resources(spec, values)
 
     text = written(values)
     lines = text.split("\n")
@@ -86,6 +87,18 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
             lines[line] += MARK
 
     return head + "\n".join(lines)
+
+
+def _leave_out_unwritten_resources(job: JobSpec, values: dict[str, Any]) -> None:
+    """Remove defaults of a task's resources.
+
+    Loaded again, they would override the job's resources.
+    """
+    for index, task in enumerate(job.tasks or ()):
+        if task.resources is not None:
+            dumped = values["tasks"][index]["resources"]
+            for key in dumped.keys() - task.resources.model_fields_set:
+                del dumped[key]
 
 
 def written(values: Any) -> str:

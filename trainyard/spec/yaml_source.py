@@ -210,7 +210,10 @@ def _unreadable(error: Exception, text: str, origin: str) -> UnreadableError:
         context = f"{error.context}, "
     if error.context and error.context_mark is not None:
         context = f"{error.context} that begins on line {error.context_mark.line + 1}, "
-    return UnreadableError(where, f"is not valid YAML: {context}{error.problem}")
+    hint = ""
+    if error.problem and error.problem.endswith("got '{'"):
+        hint = "; a word with a {placeholder} needs quotes, such as '--seed={seed}'"
+    return UnreadableError(where, f"is not valid YAML: {context}{error.problem}{hint}")
 
 
 def plain_value(text: str) -> str | int | float | bool | None:
