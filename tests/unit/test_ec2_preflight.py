@@ -130,26 +130,26 @@ def test_a_cluster_that_can_be_made_has_nothing_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "found"),
+    ("type_", "head", "found"),
     [
         (
-            {"instance_type": "g5.xlarge"},
+            "g5.xlarge",
+            {},
             {
                 "head": "group head: g5.xlarge has 1 NVIDIA GPU, and Ray gets none: write "
                 "`gpus: 1`, or `gpus: 0` if that is meant"
             },
         ),
-        ({"instance_type": "g5.xlarge", "gpus": 0}, {}),
-        ({"instance_type": "g5.xlarge", "gpus": 1}, {}),
-        ({"instance_type": "m5.large"}, {}),
-        ({"instance_type": "p99.mega"}, {}),
+        ("g5.xlarge", {"gpus": 0}, {}),
+        ("g5.xlarge", {"gpus": 1}, {}),
+        ("m5.large", {}, {}),
+        ("p99.mega", {}, {}),
     ],
 )
 def test_gpus_that_the_file_does_not_mention_are_a_remark(
-    group: dict[str, Any], found: dict[str, str]
+    type_: str, head: dict[str, Any], found: dict[str, str]
 ) -> None:
-    type_ = group.pop("instance_type")
-    assert remarks(spec({"instance_type": type_}, head=group), GOOD) == found
+    assert remarks(spec({"instance_type": type_}, head=head), GOOD) == found
 
 
 def test_an_unknown_fact_is_no_problem() -> None:

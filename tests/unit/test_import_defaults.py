@@ -373,10 +373,24 @@ def test_zones_are_left_out_where_all_types_have_one_subnet(tmp_path: Path) -> N
     found.write(tmp_path / "clusters")
 
 
-def test_an_ami_that_ec2_resolves_is_the_name_of_its_parameter(tmp_path: Path) -> None:
-    config = {"InstanceType": "m5.large", "ImageId": "resolve:ssm:/aws/service/some/ami-id"}
+@pytest.mark.parametrize(
+    ("written", "ami", "note"),
+    [
+        ("resolve:ssm:/aws/service/some/ami-id", "/aws/service/some/ami-id", None),
+        (
+            "latest_dlami",
+            None,
+            "ImageId of head is latest_dlami: without `ami`, Trainyard's default",
+        ),
+    ],
+)
+def test_an_ami_that_has_no_id_is_one_here(
+    written: str, ami: str | None, note: str | None, tmp_path: Path
+) -> None:
+    config = {"InstanceType": "m5.large", "ImageId": written}
     found = imported(tmp_path, up(head={"node_config": config}))
-    assert only(found)["ec2"]["groups"]["head"]["ami"] == "/aws/service/some/ami-id"
+    assert only(found)["ec2"]["groups"]["head"].get("ami") == ami
+    assert [text for text in found.notes if "ImageId" in text] == ([note] if note else [])
     found.write(tmp_path / "clusters")
 
 
@@ -395,10 +409,11 @@ def test_workers_of_the_heads_type_get_a_name_that_is_free(tmp_path: Path) -> No
     types["Node.workers"] = types["node-workers"]
     found = imported(tmp_path, {**document, "head_node_type": "node"})
     assert [group["name"] for group in only(found)["workers"]] == [
-        "node-workers",
         "node-workers-2",
+        "node-workers",
         "node-workers-3",
     ]
+    assert "node type node has workers, too: they are group node-workers-2 here" in found.notes
     found.write(tmp_path / "clusters")
 
 

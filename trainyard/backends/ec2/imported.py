@@ -36,6 +36,8 @@ _MAY_HAVE_GPUS = re.compile(r"(?:p|g|gr)\d")
 _ROOT_DEVICES = ("/dev/sda1", "/dev/xvda")
 # EC2 resolves an AMI with this prefix; in a cluster file the parameter's name is enough.
 _PARAMETER = "resolve:ssm:"
+# Ray's word for its default AMI.
+_NEWEST = "latest_dlami"
 _STARTS_RAY = re.compile(r"\bray\s+start\b")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 # No worker group may be called so.
@@ -75,7 +77,7 @@ def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if makes_workers and document.get("max_workers") != 0:
         taken = [_group_name(kind) for kind in types]
         name = _free(f"{_group_name(head_type)}-workers", taken)
-        types[name] = head
+        types = {name: head, **types}
         notes.append(f"node type {head_type} has workers, too: they are group {name} here")
 
     content, other_notes = _Conversion({**document, "available_node_types": types}).run()
@@ -329,8 +331,11 @@ class _Conversion:
 
         if type_ := take(*place, "node_config", "InstanceType"):
             instances["instance_type"] = type_
-        if ami := take(*place, "node_config", "ImageId"):
-            instances["ami"] = str(ami).removeprefix(_PARAMETER)
+        ami = str(take(*place, "node_config", "ImageId") or "").removeprefix(_PARAMETER)
+        if ami.lower() == _NEWEST:
+            self._notes.append(f"ImageId of {kind} is {ami}: without `ami`, Trainyard's default")
+        elif ami:
+            instances["ami"] = ami
 
         market = (*place, "node_config", "InstanceMarketOptions", "MarketType")
         if self._from.see(*market) == "spot":

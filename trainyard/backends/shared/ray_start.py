@@ -19,7 +19,6 @@ _ALIKE = {
     "include-dashboard": "true",
     "port": "6379",
 }
-
 # The keys of a cluster file for parameters that are whole numbers.
 _NUMBERS = {"num-cpus": "cpus", "num-gpus": "gpus"}
 # Parameters for which a cluster file has keys of its own.
