@@ -163,11 +163,7 @@ class _Conversion:
         Raises RequestError without a valid head_node_type.
         """
         take = self._from.take
-        written = str(take("cluster_name"))
-        name = as_name(written)
-        if name != written:
-            self._notes.append(f"the cluster is called {name} here, not {written}")
-
+        name = self._name()
         self._provider()
         self._login()
         image, workers_image = self._images()
@@ -179,11 +175,7 @@ class _Conversion:
 
         kinds = [kind for kind in self._from.see("available_node_types") if kind != head_type]
         workers = [self._workers(kind, idle=idle) for kind in kinds]
-        most = take("max_workers")
-        total = sum(group.get("max", group.get("count", 0)) for group in workers)
-        if most is not None and most < total:
-            self._notes.append(f"max_workers {most}: here each group has its own maximum")
-
+        self._most(workers)
         for kind, group in zip(kinds, workers, strict=True):
             own_image = take("available_node_types", kind, "docker", "worker_image")
             group_image = own_image or workers_image
@@ -204,6 +196,19 @@ class _Conversion:
         for path in self._from.left():
             self._notes.append(f"{path}: has no place here")
         return file, self._notes
+
+    def _name(self) -> str:
+        written = str(self._from.take("cluster_name"))
+        name = as_name(written)
+        if name != written:
+            self._notes.append(f"the cluster is called {name} here, not {written}")
+        return name
+
+    def _most(self, workers: Sequence[Mapping[str, Any]]) -> None:
+        most = self._from.take("max_workers")
+        total = sum(group.get("max", group.get("count", 0)) for group in workers)
+        if most is not None and most < total:
+            self._notes.append(f"max_workers {most}: here each group has its own maximum")
 
     def _head_type(self) -> str:
         head_type = self._from.take("head_node_type")
@@ -464,7 +469,7 @@ def _replaced(where: str, started: object, of_type: object) -> str:
 
 
 def _words(option: str) -> list[str] | None:
-    """Return the words of an entry of `run_options`; None if it needs a shell."""
+    """Split an entry of `run_options`; None if it needs a shell."""
     try:
         words = shlex.split(option)
     except ValueError:
