@@ -298,7 +298,7 @@ def test_a_file_of_ray_up_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -
             "user": "ec2-user",
             "key_name": "k",
             "key_file": "~/.ssh/k.pem",
-            "docker_options": ["--ulimit nofile=65536:65536"],
+            "docker_options": ["--ulimit", "nofile=65536:65536"],
             "groups": {
                 "head": {"instance_type": "m5.xlarge", "disk": "140GiB"},
                 "worker-gpu": {"instance_type": "g5.2xlarge", "spot": True},
@@ -413,6 +413,30 @@ def test_a_list_is_not_cut_to_its_first_entry_for_a_key_with_one_value(tmp_path:
     assert (
         "available_node_types.ray.worker.gpu.node_config.InstanceMarketOptions.MarketType" in named
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("-v /data:/data", ["-v", "/data:/data"]),
+        ("--label 'a b' --init", ["--label", "a b", "--init"]),
+        ("--shm-size=1g", ["--shm-size=1g"]),
+        ("-v $HOME/maps:/maps", None),
+        ("--name `hostname`", None),
+        ("-v ~/maps:/maps", None),
+        ("--label 'a", None),
+    ],
+)
+def test_options_of_docker_run_are_words_or_named(
+    option: str, words: list[str] | None, tmp_path: Path
+) -> None:
+    document = yaml.safe_load(UP)
+    document["docker"]["run_options"] = [option]
+    found = imported(tmp_path, document)
+    note = f"docker.run_options: {option!r} needs a shell to expand it; Trainyard uses none"
+    assert only(found)["ec2"].get("docker_options") == words
+    assert (note in found.notes) == (words is None)
+    found.write(tmp_path / "clusters")
 
 
 def test_values_set_by_kuberay_and_lossy_conversions_are_named(tmp_path: Path) -> None:

@@ -201,6 +201,22 @@ def test_a_group_may_run_another_image_than_the_head() -> None:
     assert tags[naming.IMAGE] == other
 
 
+@pytest.mark.parametrize("image", ["registry.example.com/isaac@sha256:bb", ""])
+def test_a_node_types_commands_follow_those_of_trainyard(image: str) -> None:
+    own = {"initialization_commands": ["echo own"], "worker_setup_commands": ["echo setup"]}
+    inputs = replace(IMAGE, images={"gpu": image} if image else {})
+    added = {"initialization_commands": ["echo all"], "available_node_types": {"gpu": own}}
+    made = desired.document(spec(ray=added), inputs)
+    validate_config(prepare_config(made))
+    types = made["available_node_types"]
+    *before, last = types["gpu"]["initialization_commands"]
+    # In Ray, a type's commands replace those of the document.
+    assert (before[0], last) == (made["initialization_commands"][0], "echo own")
+    assert f"docker image inspect {image or IMAGE.image}" in before[-1]
+    assert types["gpu"]["worker_setup_commands"] == [*made["setup_commands"], "echo setup"]
+    assert not own.keys() & types["cpu"].keys()
+
+
 def test_token_and_variables_are_where_the_nodes_user_finds_them() -> None:
     on_host, in_image = (desired.document(spec(), inputs) for inputs in (INPUTS, IMAGE))
     assert on_host["file_mounts"] == {"~/.trainyard": "/state/mounted"}
@@ -247,6 +263,10 @@ def test_a_node_type_without_a_group_is_refused() -> None:
         (
             {"available_node_types": {"cpu": 1}},
             "ec2.ray.available_node_types.cpu must be keys, not 1",
+        ),
+        (
+            {"available_node_types": {"cpu": {"initialization_commands": "ls"}}},
+            "available_node_types.cpu.initialization_commands must be a list, not 'ls'",
         ),
         ({"setup_commands": "ls"}, "ec2.ray.setup_commands must be a list, not 'ls'"),
     ],

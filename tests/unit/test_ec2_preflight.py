@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainyard.backends.ec2.desired import groups
-from trainyard.backends.ec2.preflight import problems, refuse
+from trainyard.backends.ec2.preflight import problems, refuse, remarks
 from trainyard.backends.ec2.preflight_questions import Facts, quota
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.spec.cluster import ClusterSpec
@@ -127,6 +127,29 @@ def test_a_cluster_that_can_be_made_has_nothing_wrong() -> None:
     }
     assert found(spec(section, {}), **NAMED) == []
     assert found(spec(gpu={})) == []
+
+
+@pytest.mark.parametrize(
+    ("type_", "head", "found"),
+    [
+        (
+            "g5.xlarge",
+            {},
+            {
+                "head": "group head: g5.xlarge has 1 NVIDIA GPU, and Ray gets none: write "
+                "`gpus: 1`, or `gpus: 0` if that is meant"
+            },
+        ),
+        ("g5.xlarge", {"gpus": 0}, {}),
+        ("g5.xlarge", {"gpus": 1}, {}),
+        ("m5.large", {}, {}),
+        ("p99.mega", {}, {}),
+    ],
+)
+def test_gpus_that_the_file_does_not_mention_are_a_remark(
+    type_: str, head: dict[str, Any], found: dict[str, str]
+) -> None:
+    assert remarks(spec({"instance_type": type_}, head=head), GOOD) == found
 
 
 def test_an_unknown_fact_is_no_problem() -> None:

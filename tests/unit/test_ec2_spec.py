@@ -54,6 +54,13 @@ def test_ssh_from_is_a_network_as_aws_stores_it(tmp_path: Path) -> None:
     ]
 
 
+def test_an_option_of_docker_is_one_word(tmp_path: Path) -> None:
+    assert problems(tmp_path, '{docker_options: ["-v /data:/data", --label=a=b c, -v, a b]}') == [
+        "ec2.docker_options.0: must be one word: write --ulimit=nofile=65536:65536, or two "
+        'entries, got "-v /data:/data"'
+    ]
+
+
 def test_groups_are_those_of_the_file(tmp_path: Path) -> None:
     assert problems(tmp_path, "{groups: {gpu: {}}}") == [
         "ec2.groups.gpu: is no group of this file (it has: head)"

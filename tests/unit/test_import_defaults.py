@@ -229,14 +229,15 @@ def test_flags_of_ray_start_in_commands_are_taken_or_named(tmp_path: Path) -> No
         "worker_start_ray_commands": ["ray stop", worker],
     }
     found = imported(tmp_path, up(worker={"max_workers": 1}, max_workers=1, **commands))
-    assert only(found)["workers"][0]["ray_start"] == {"metrics-export-port": 8080}
+    (workers,) = only(found)["workers"]
+    assert workers["ray_start"] == {"metrics-export-port": 8080}
+    assert workers["resources"] == {"rollout": 1}
 
     assert found.notes == (
         (
-            f"head_start_ray_commands: {f'{head} | tee log'!r} goes into setup_commands, if it is "
-            "needed"
+            f"head_start_ray_commands: {f'{head} | tee log'!r} is not read: Trainyard starts Ray "
+            "itself; its parameters go into ray_start, other commands into setup_commands"
         ),
-        'resources of workers ({"rollout": 1}): follows from resources here',
         "temp-dir of workers (/mnt): follows from the backend here",
     )
 
@@ -263,3 +264,186 @@ def test_a_dry_import_refuses_what_the_import_would(tmp_path: Path) -> None:
         try_out(wrong)
 
     assert error.value.problems[0].where.startswith("lab.yaml:")
+
+
+@pytest.mark.parametrize(
+    ("line", "head", "notes"),
+    [
+        (
+            "ray start --head --num-cpus=0 --num-gpus 2 --memory=1073741824 "
+            "--resources='{\"big\": 3}' --labels=team=a,tier=b",
+            {
+                "cpus": 0,
+                "gpus": 2,
+                "memory": "1GiB",
+                "resources": {"big": 3},
+                "labels": {"team": "a", "tier": "b"},
+            },
+            (),
+        ),
+        (
+            "export X=1; ulimit -c unlimited; Y=2 ray start --head --num-cpus=0",
+            {"cpus": 0},
+            (
+                "head_start_ray_commands: 'export X=1' goes into env, if it is needed",
+                "head_start_ray_commands: 'ulimit -c unlimited' goes into setup_commands, if it is "
+                "needed",
+                "head_start_ray_commands: 'export Y=2' goes into env, if it is needed",
+            ),
+        ),
+        (
+            "ray start --head --num-cpus=$(nproc)",
+            None,
+            (
+                "head_start_ray_commands: 'ray start --head --num-cpus=$(nproc)' is not read: "
+                "Trainyard starts Ray itself; its parameters go into ray_start, other commands "
+                "into setup_commands",
+            ),
+        ),
+        (
+            "/opt/bin/ray start --head",
+            None,
+            (
+                "head_start_ray_commands: '/opt/bin/ray start --head' is not read: Trainyard "
+                "starts Ray itself; its parameters go into ray_start, other commands into "
+                "setup_commands",
+            ),
+        ),
+    ],
+)
+def test_a_line_that_starts_ray_is_read_apart_from_other_commands(
+    line: str, head: dict[str, Any] | None, notes: tuple[str, ...], tmp_path: Path
+) -> None:
+    found = imported(tmp_path, up(head_start_ray_commands=[line]))
+    assert (only(found).get("head"), found.notes[1:]) == (head, notes)
+    found.write(tmp_path / "clusters")
+
+
+def test_resources_of_a_node_type_win_over_those_of_its_start_command(tmp_path: Path) -> None:
+    command = 'ray start --num-cpus=1 --resources=\'{"a": 1, "b": 1}\''
+    document = up(
+        worker={"resources": {"CPU": 4, "a": 2}}, worker_start_ray_commands=[command], max_workers=1
+    )
+    found = imported(tmp_path, document)
+    (workers,) = only(found)["workers"]
+    assert (workers["cpus"], workers["resources"]) == (4, {"a": 2, "b": 1})
+    assert found.notes == (
+        "cpus of cpu is 4, not 1: as in Ray, the node type decides",
+        "a in resources of cpu is 2, not 1: as in Ray, the node type decides",
+    )
+
+
+@pytest.mark.parametrize(
+    ("worker", "has_note"),
+    [
+        ({}, True),
+        ({"resources": {"GPU": 0}}, False),
+        ({"resources": {"GPU": 1}}, False),
+        ({"node_config": {"InstanceType": "m5.large"}}, False),
+    ],
+)
+def test_a_type_with_gpus_that_the_file_does_not_mention_is_named(
+    worker: dict[str, Any], has_note: bool, tmp_path: Path
+) -> None:
+    worker = {"node_config": {"InstanceType": "p2.xlarge"}, **worker}
+    found = imported(tmp_path, up(worker=worker, max_workers=1))
+    note = (
+        "cpu: p2.xlarge may have GPUs, which Ray found by itself; here `gpus` says how many Ray "
+        "gets, by default none"
+    )
+    assert (note in found.notes) == has_note
+
+
+def test_gpus_of_a_start_command_need_no_note(tmp_path: Path) -> None:
+    head = {"node_config": {"InstanceType": "p2.xlarge"}}
+    document = up(head=head, head_start_ray_commands=["ray start --head --num-gpus=1"])
+    found = imported(tmp_path, document)
+    assert only(found)["head"] == {"gpus": 1}
+    assert not [note for note in found.notes if "GPUs" in note]
+
+
+def test_zones_are_left_out_where_all_types_have_one_subnet(tmp_path: Path) -> None:
+    config = {"InstanceType": "m5.large", "SubnetIds": ["subnet-00000001"]}
+    document = up(head={"node_config": config})
+    document["provider"]["availability_zone"] = "us-west-2a,us-west-2b"
+    found = imported(tmp_path, document)
+    assert only(found)["ec2"]["subnet"] == "subnet-00000001"
+    assert "zones" not in only(found)["ec2"]
+    assert "provider.availability_zone: follows from the subnet here" in found.notes
+    found.write(tmp_path / "clusters")
+
+
+@pytest.mark.parametrize(
+    ("written", "ami", "note"),
+    [
+        ("resolve:ssm:/aws/service/some/ami-id", "/aws/service/some/ami-id", None),
+        (
+            "latest_dlami",
+            None,
+            "ImageId of head is latest_dlami: without `ami`, Trainyard's default",
+        ),
+    ],
+)
+def test_an_ami_that_has_no_id_is_one_here(
+    written: str, ami: str | None, note: str | None, tmp_path: Path
+) -> None:
+    config = {"InstanceType": "m5.large", "ImageId": written}
+    found = imported(tmp_path, up(head={"node_config": config}))
+    assert only(found)["ec2"]["groups"]["head"].get("ami") == ami
+    assert [text for text in found.notes if "ImageId" in text] == ([note] if note else [])
+    found.write(tmp_path / "clusters")
+
+
+def test_a_resource_of_which_there_is_none_is_named(tmp_path: Path) -> None:
+    found = imported(tmp_path, up(head={"resources": {"CPU": 0, "custom": 0}}))
+    assert only(found)["head"] == {"cpus": 0}
+    assert "resources of head: custom is 0, which is the same as none" in found.notes
+    found.write(tmp_path / "clusters")
+
+
+def test_workers_of_the_heads_type_get_a_name_that_is_free(tmp_path: Path) -> None:
+    document = up(head={"max_workers": 2}, max_workers=3)
+    types = document["available_node_types"]
+    types["node"] = types.pop("head")
+    types["node-workers"] = {"node_config": {"InstanceType": "m5.xlarge"}, "max_workers": 1}
+    types["Node.workers"] = types["node-workers"]
+    found = imported(tmp_path, {**document, "head_node_type": "node"})
+    assert [group["name"] for group in only(found)["workers"]] == [
+        "node-workers-2",
+        "node-workers",
+        "node-workers-3",
+    ]
+    assert "node type node has workers, too: they are group node-workers-2 here" in found.notes
+    found.write(tmp_path / "clusters")
+
+
+@pytest.mark.parametrize(
+    ("devices", "disk", "left"),
+    [
+        (["/dev/sda1"], "100GiB", []),
+        (["/dev/xvda", "/dev/sdf"], "100GiB", ["1"]),
+        (["/dev/sdf", "/dev/sda1"], "200GiB", ["0"]),
+        (["/dev/sdf"], None, ["0"]),
+    ],
+)
+def test_only_the_root_device_is_the_disk_of_an_instance(
+    devices: list[str], disk: str | None, left: list[str], tmp_path: Path
+) -> None:
+    mappings = []
+    for number, device in enumerate(devices, 1):
+        mappings.append({"DeviceName": device, "Ebs": {"VolumeSize": 100 * number}})
+    config = {"InstanceType": "m5.large", "BlockDeviceMappings": mappings}
+    found = imported(tmp_path, up(head={"node_config": config}))
+    assert only(found)["ec2"]["groups"]["head"].get("disk") == disk
+    place = "available_node_types.head.node_config.BlockDeviceMappings"
+    expected = [f"{place}.{index}.Ebs.VolumeSize: has no place here" for index in left]
+    assert [note for note in found.notes if "VolumeSize" in note] == expected
+
+
+def test_an_empty_list_of_commands_of_a_node_type_is_kept(tmp_path: Path) -> None:
+    # In Ray it replaces the list of the document.
+    document = up(worker={"initialization_commands": []}, initialization_commands=["a"])
+    assert only(imported(tmp_path, document))["ec2"]["ray"] == {
+        "initialization_commands": ["a"],
+        "available_node_types": {"cpu": {"initialization_commands": []}},
+    }

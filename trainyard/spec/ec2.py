@@ -25,6 +25,14 @@ def _id(kind: str) -> AfterValidator:
     return matching(rf"{kind}-[0-9a-f]{{8,17}}", f"must be an id such as {kind}-0123456789abcdef0")
 
 
+# Docker does not know an option that is one word with its value: "-v /data:/data".
+_DockerOption = Annotated[
+    Filled,
+    matching(
+        r"(?!-[^\s=]*\s)[\s\S]+",
+        "must be one word: write --ulimit=nofile=65536:65536, or two entries",
+    ),
+]
 Region = Annotated[
     Filled, matching(r"[a-z]{2}(?:-[a-z]+)+-\d", "must be a region such as us-west-2")
 ]
@@ -258,8 +266,8 @@ class Ec2Section(Instances):
         "The shared memory of each container, which holds Ray's object store; left out: Ray "
         "works it out.",
     )
-    docker_options: Listed[Filled] = setting(
-        (), "More options of `docker run`, such as --ulimit=nofile=65536:65536."
+    docker_options: Listed[_DockerOption] = setting(
+        (), "More options of `docker run`, one word each, such as --ulimit=nofile=65536:65536."
     )
     tags: dict[Filled, str] = setting({}, "Tags of everything made on AWS, such as a cost centre.")
     ray: RayAdditions = setting(
@@ -271,6 +279,10 @@ class Ec2Section(Instances):
             yield Complaint(("zones",), "has no effect with subnet, which is in one zone")
         if self.key_file and not self.key_name:
             yield Complaint(("key_file",), "has an effect only with key_name", self.key_file)
+
+    def added_to(self, group: str) -> Mapping[str, Any]:
+        """Return the additions of `ec2.ray` to a group's node type."""
+        return _below(self.ray, ["available_node_types", group])
 
     def instances(self, group: str) -> Instances:
         """Return a group's own settings, else those for all, else defaults."""

@@ -116,7 +116,10 @@ def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
     without a group in the file, or mounts a file that does not exist.
     """
     values = _values(spec, inputs)
-    result = _with_additions(_rendered(values), spec.ec2.ray)
+    made = _rendered(values)
+    for name, kind in made["available_node_types"].items():
+        kind |= _commands(spec, inputs, values, name)
+    result = _with_additions(made, spec.ec2.ray)
     unknown = sorted(result["available_node_types"].keys() - groups(spec).keys())
     if unknown:
         # Instances of such types would lack the cluster's tag, and `down` would miss them.
@@ -126,15 +129,33 @@ def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
             hint="Make these groups under `workers:`; ec2.ray can then add settings to them.",
         )
 
-    for name, image in inputs.images.items():
-        group_values = {**values, "images": [image], "registries": _registries(image)}
-        commands = _rendered(group_values)["initialization_commands"]
-        added = spec.ec2.ray.get("initialization_commands", ())
-        # In Ray, the commands of a node type replace those of the whole document.
-        result["available_node_types"][name]["initialization_commands"] = [*commands, *added]
-
     _tag_types(result)
     return result
+
+
+def _commands(
+    spec: ClusterSpec, inputs: Inputs, values: Mapping[str, Any], group: str
+) -> dict[str, list[str]]:
+    """Return Trainyard's commands for a node type that needs its own lists.
+
+    In Ray, a node type's commands replace those of the whole document. Those
+    that `ec2.ray` has for the node type are not included.
+    """
+    added = spec.ec2.added_to(group)
+    image = inputs.images.get(group)
+    if image:
+        values = {**values, "images": [image], "registries": _registries(image)}
+
+    commands: dict[str, list[str]] = {}
+    if "initialization_commands" in added:
+        commands["initialization_commands"] = _rendered(values)["initialization_commands"]
+    elif image:
+        of_all = spec.ec2.ray.get("initialization_commands", ())
+        made = _rendered(values)["initialization_commands"]
+        commands["initialization_commands"] = [*made, *of_all]
+    if "worker_setup_commands" in added:
+        commands["worker_setup_commands"] = _rendered(values)["setup_commands"]
+    return commands
 
 
 def _values(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:

@@ -5,11 +5,21 @@ Keys that only Ray knows are kept below `ec2.ray`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainyard.backends.shared.ray_start import commands, parameters, placed, resources
+from trainyard.backends.shared.ray_start import (
+    commands,
+    is_for_a_shell,
+    keyed,
+    parameters,
+    placed,
+    resources,
+)
 from trainyard.backends.shared.taking import Taking, as_name
 from trainyard.errors import RequestError
 from trainyard.spec.ec2 import OPEN, OPEN_BELOW, OPEN_IN_GROUPS
@@ -20,6 +30,18 @@ _MAX_WORKERS = 2
 # Ray's examples set this port. It is dropped, because nodes tell each other their ports.
 _OF_EXAMPLES = {"object-manager-port": "8076"}
 _EMPTY: tuple[object, ...] = (None, [], {})
+# Instance families with GPUs (EC2 user guide, "Accelerated computing").
+_MAY_HAVE_GPUS = re.compile(r"(?:p|g|gr)\d")
+# The names of root devices. A disk by another name is a second one.
+_ROOT_DEVICES = ("/dev/sda1", "/dev/xvda")
+# EC2 resolves an AMI with this prefix; in a cluster file the parameter's name is enough.
+_PARAMETER = "resolve:ssm:"
+# Ray's word for its default AMI.
+_NEWEST = "latest_dlami"
+_STARTS_RAY = re.compile(r"\bray\s+start\b")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+# No worker group may be called so.
+_OF_THE_HEAD = ("head", "headgroup")
 
 
 def is_one(document: Mapping[str, Any]) -> bool:
@@ -53,8 +75,9 @@ def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     # The head's type makes workers only if it sets one of these: Ray's default is no workers.
     makes_workers = head.get("max_workers") or head.get("min_workers")
     if makes_workers and document.get("max_workers") != 0:
-        name = f"{as_name(head_type.removeprefix('ray.'))}-workers"
-        types[name] = head
+        taken = [_group_name(kind) for kind in types]
+        name = _free(f"{_group_name(head_type)}-workers", taken)
+        types = {name: head, **types}
         notes.append(f"node type {head_type} has workers, too: they are group {name} here")
 
     content, other_notes = _Conversion({**document, "available_node_types": types}).run()
@@ -114,9 +137,22 @@ def _with_plain_network(kind: Mapping[str, Any]) -> dict[str, Any]:
     return {**kind, "node_config": config}
 
 
+def _group_name(kind: str) -> str:
+    return as_name(kind.removeprefix("ray."))
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """Return a name, with a number if it is taken."""
+    if name not in taken:
+        return name
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(each for each in numbered if each not in taken)
+
+
 class _Conversion:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._from = Taking(document)
+        self._names = [*_OF_THE_HEAD]
         self._notes: list[str] = []
         self._ec2: dict[str, Any] = {}
         self._ray: dict[str, Any] = {}
@@ -127,11 +163,7 @@ class _Conversion:
         Raises RequestError without a valid head_node_type.
         """
         take = self._from.take
-        written = str(take("cluster_name"))
-        name = as_name(written)
-        if name != written:
-            self._notes.append(f"the cluster is called {name} here, not {written}")
-
+        name = self._name()
         self._provider()
         self._login()
         image, workers_image = self._images()
@@ -143,11 +175,7 @@ class _Conversion:
 
         kinds = [kind for kind in self._from.see("available_node_types") if kind != head_type]
         workers = [self._workers(kind, idle=idle) for kind in kinds]
-        most = take("max_workers")
-        total = sum(group.get("max", group.get("count", 0)) for group in workers)
-        if most is not None and most < total:
-            self._notes.append(f"max_workers {most}: here each group has its own maximum")
-
+        self._most(workers)
         for kind, group in zip(kinds, workers, strict=True):
             own_image = take("available_node_types", kind, "docker", "worker_image")
             group_image = own_image or workers_image
@@ -155,8 +183,10 @@ class _Conversion:
                 group["image"] = group_image
 
         self._additions()
+        self._network()
         self._started("head_start_ray_commands", "the head", [head])
         self._started("worker_start_ray_commands", "workers", workers)
+        self._note_gpus({"head": head, **{group["name"]: group for group in workers}})
         if self._ray:
             self._ec2["ray"] = self._ray
 
@@ -166,6 +196,19 @@ class _Conversion:
         for path in self._from.left():
             self._notes.append(f"{path}: has no place here")
         return file, self._notes
+
+    def _name(self) -> str:
+        written = str(self._from.take("cluster_name"))
+        name = as_name(written)
+        if name != written:
+            self._notes.append(f"the cluster is called {name} here, not {written}")
+        return name
+
+    def _most(self, workers: Sequence[Mapping[str, Any]]) -> None:
+        most = self._from.take("max_workers")
+        total = sum(group.get("max", group.get("count", 0)) for group in workers)
+        if most is not None and most < total:
+            self._notes.append(f"max_workers {most}: here each group has its own maximum")
 
     def _head_type(self) -> str:
         head_type = self._from.take("head_node_type")
@@ -211,9 +254,22 @@ class _Conversion:
         head = take("docker", "head_image")
         workers = take("docker", "worker_image")
         take("docker", "container_name")
-        if options := take("docker", "run_options"):
+        if options := self._docker_options():
             self._ec2["docker_options"] = options
         return head or image, workers or image
+
+    def _docker_options(self) -> list[str]:
+        """Take `run_options` as words; what needs a shell becomes a note."""
+        found: list[str] = []
+        for entry in self._from.take("docker", "run_options") or []:
+            words = _words(str(entry))
+            if words is None:
+                self._notes.append(
+                    f"docker.run_options: {entry!r} needs a shell to expand it; Trainyard uses none"
+                )
+            else:
+                found += words
+        return found
 
     def _in_all(self, key: str, *, at_most: int | None = None) -> Any:
         """Take and return a value that is the same in all node types.
@@ -236,7 +292,8 @@ class _Conversion:
         return shared
 
     def _workers(self, kind: str, *, idle: float | None) -> dict[str, Any]:
-        name = as_name(kind.removeprefix("ray."))
+        name = _free(_group_name(kind), self._names)
+        self._names.append(name)
         if name != kind:
             self._notes.append(f"node type {kind} is group {name} here")
 
@@ -277,19 +334,26 @@ class _Conversion:
         place = ("available_node_types", kind)
         instances: dict[str, Any] = {}
 
-        for theirs, ours in (("InstanceType", "instance_type"), ("ImageId", "ami")):
-            if value := take(*place, "node_config", theirs):
-                instances[ours] = value
+        if type_ := take(*place, "node_config", "InstanceType"):
+            instances["instance_type"] = type_
+        ami = str(take(*place, "node_config", "ImageId") or "").removeprefix(_PARAMETER)
+        if ami.lower() == _NEWEST:
+            self._notes.append(f"ImageId of {kind} is {ami}: without `ami`, Trainyard's default")
+        elif ami:
+            instances["ami"] = ami
 
         market = (*place, "node_config", "InstanceMarketOptions", "MarketType")
         if self._from.see(*market) == "spot":
             take(*market)
             instances["spot"] = True
 
-        disk = take(*place, "node_config", "BlockDeviceMappings", 0, "Ebs", "VolumeSize")
-        if disk:
-            take(*place, "node_config", "BlockDeviceMappings", 0, "DeviceName")
-            instances["disk"] = f"{disk}GiB"
+        disks = (*place, "node_config", "BlockDeviceMappings")
+        for index, disk in enumerate(self._from.see(*disks) or []):
+            size = self._from.see(*disks, index, "Ebs", "VolumeSize")
+            if size and disk.get("DeviceName") in _ROOT_DEVICES:
+                take(*disks, index, "Ebs", "VolumeSize")
+                take(*disks, index, "DeviceName")
+                instances["disk"] = f"{size}GiB"
 
         return instances
 
@@ -301,7 +365,8 @@ class _Conversion:
                 if path in (["node_config"], ["docker"]):
                     continue
                 value = self._from.take("available_node_types", kind, *path)
-                if value not in _EMPTY:
+                # In Ray, a type's empty list of commands replaces that of the document.
+                if value not in _EMPTY or (value == [] and key.endswith("_commands")):
                     _put(self._ray, ["available_node_types", name, *path], value)
 
     def _additions(self) -> None:
@@ -318,58 +383,135 @@ class _Conversion:
                 if value not in _EMPTY:
                     _put(self._ray, [section, key], value)
 
+    def _network(self) -> None:
+        """Take the subnet, security group and profile that all types share."""
         for theirs, ours in (("SubnetIds", "subnet"), ("SecurityGroupIds", "security_group")):
             ids = self._in_all(theirs, at_most=1)
             if ids:
                 self._ec2[ours] = ids[0]
+        if "subnet" in self._ec2 and self._ec2.pop("zones", None):
+            self._notes.append("provider.availability_zone: follows from the subnet here")
 
         if profile := self._in_all("IamInstanceProfile"):
             arn = str(profile.get("Name") or profile.get("Arn", ""))
             self._ec2["instance_profile"] = PurePosixPath(arn).name
 
     def _started(self, key: str, name: str, groups: Sequence[dict[str, Any]]) -> None:
-        """Move the parameters of start commands into the groups' `ray_start`.
+        """Move the parameters of start commands into the groups.
 
-        Trainyard starts Ray itself, so a command that does anything else
-        becomes a note.
+        Trainyard starts Ray itself, so other commands become a note.
         """
         options: dict[str, str] = {}
         for line in self._from.take(key) or []:
             of_line = _of_ray_start(str(line))
             if of_line is None:
-                self._notes.append(f"{key}: {line!r} goes into setup_commands, if it is needed")
-            else:
-                options |= of_line
+                self._notes.append(
+                    f"{key}: {line!r} is not read: Trainyard starts Ray itself; its parameters go "
+                    "into ray_start, other commands into setup_commands"
+                )
+                continue
+
+            of_ray, others = of_line
+            options |= of_ray
+            for other in others:
+                place = "env" if other.startswith("export ") else "setup_commands"
+                self._notes.append(f"{key}: {other!r} goes into {place}, if it is needed")
 
         for option, value in _OF_EXAMPLES.items():
             if options.get(option) == value:
                 del options[option]
+
+        own, options, notes = keyed(options, name)
+        self._notes += notes
         ray_start, notes = placed(options, name)
         self._notes += notes
         if ray_start:
-            for group in groups:
-                group["ray_start"] = ray_start
+            own["ray_start"] = ray_start
+        for group in groups:
+            self._give(group, own, name)
+
+    def _give(self, group: dict[str, Any], own: Mapping[str, Any], name: str) -> None:
+        """Give a group the keys of start commands.
+
+        Those of its node type win, as in Ray.
+        """
+        where = group.get("name", name)
+        for key, value in own.items():
+            before = group.get(key)
+            if isinstance(value, dict):
+                group[key] = dict(value)
+                if before:
+                    self._give_each(group[key], before, f"{key} of {where}")
+            elif before is None:
+                group[key] = value
+            elif before != value:
+                self._notes.append(_replaced(f"{key} of {where}", value, before))
+
+    def _give_each(self, values: dict[str, Any], of_type: Mapping[str, Any], where: str) -> None:
+        for key, value in of_type.items():
+            if values.get(key, value) != value:
+                self._notes.append(_replaced(f"{key} in {where}", values[key], value))
+            values[key] = value
+
+    def _note_gpus(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
+        instances = self._ec2.get("groups", {})
+        for name, group in groups.items():
+            type_ = instances.get(name, {}).get("instance_type", "")
+            if "gpus" not in group and _MAY_HAVE_GPUS.match(type_):
+                self._notes.append(
+                    f"{name}: {type_} may have GPUs, which Ray found by itself; here `gpus` says "
+                    "how many Ray gets, by default none"
+                )
 
 
-def _of_ray_start(line: str) -> dict[str, str] | None:
-    """Return a line's parameters of `ray start`; None if it has other commands.
+def _replaced(where: str, started: object, of_type: object) -> str:
+    return f"{where} is {of_type}, not {started}: as in Ray, the node type decides"
 
-    `ray stop` and `ulimit -n` may be in the line: Trainyard runs them too.
+
+def _words(option: str) -> list[str] | None:
+    """Split an entry of `run_options`; None if it needs a shell."""
+    try:
+        words = shlex.split(option)
+    except ValueError:
+        return None
+    if is_for_a_shell(option) or any(word.startswith("~") for word in words):
+        return None
+    return words
+
+
+def _of_ray_start(line: str) -> tuple[dict[str, str], list[str]] | None:
+    """Return a line's parameters of `ray start`, and its other commands.
+
+    `ray stop` and `ulimit -n` are left out: Trainyard runs them too. Returns
+    None if the line starts Ray in a way that is not understood.
     """
-    options: dict[str, str] = {}
     parts = commands(line)
     if not parts:
-        return None
+        return None if _STARTS_RAY.search(line) else ({}, [line])
 
+    options: dict[str, str] = {}
+    others = []
     for words in parts:
-        if words[:2] == ["ray", "start"]:
-            of_part = parameters(words[2:])
+        variables, command = _split(words)
+        if command[:2] == ["ray", "start"]:
+            of_part = parameters(command[2:])
             if of_part is None:
                 return None
             options |= of_part
-        elif words[:2] not in (["ray", "stop"], ["ulimit", "-n"]):
+            others += [f"export {variable}" for variable in variables]
+        elif _STARTS_RAY.search(" ".join(command)):
             return None
-    return options
+        elif command[:2] not in (["ray", "stop"], ["ulimit", "-n"]):
+            others.append(" ".join(shlex.quote(word) if " " in word else word for word in words))
+    return options, others
+
+
+def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Split a command's words into leading assignments and the rest."""
+    for index, word in enumerate(words):
+        if not _ASSIGNMENT.fullmatch(word):
+            return words[:index], words[index:]
+    return words, []
 
 
 def _put(document: dict[str, Any], path: list[str], value: object) -> None:

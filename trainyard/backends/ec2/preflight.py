@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from inspect import signature
 
 from trainyard.backends.contract import Site
@@ -23,7 +24,7 @@ from trainyard.seams.ssh.many import by_host
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.units import GIB, format_size
-from trainyard.steps import YES, Step, nothing
+from trainyard.steps import YES, Step, nothing, warning
 from trainyard.wording import counted, did_you_mean, named
 
 # In addition to the AMI, the disk must hold three times an image's pulled bytes: the compressed
@@ -52,8 +53,8 @@ NAME_ONE = "name one, `ec2.subnet`"
 def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
     """Check everything; raise one PrerequisiteError with all problems.
 
-    For each optional check that AWS did not answer, returns a step without
-    action for the plan.
+    Returns steps without action: one for each optional check that AWS did not
+    answer, and one with a warning for each remark.
     """
     facts, errors = ask(spec, site, location)
     refuse(spec, facts, {name: error for name, error in errors.items() if name not in OPTIONAL})
@@ -63,7 +64,28 @@ def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
         if name in errors:
             title = f"Not checked: {subject} ({errors[name].what})"
             unchecked.append(Step(f"unchecked:{name}", title, done=lambda: YES, do=nothing))
-    return unchecked
+
+    remarked = []
+    for group, remark in remarks(spec, facts).items():
+        done = partial(warning, remark)
+        remarked.append(
+            Step(f"remark:{group}", f"Count the GPUs of {group}", done=done, do=nothing)
+        )
+    return [*unchecked, *remarked]
+
+
+def remarks(spec: ClusterSpec, facts: Facts) -> dict[str, str]:
+    """Return remarks on groups with GPUs that the file does not mention."""
+    found = {}
+    types = facts.get("types", {})
+    for name, group in groups(spec).items():
+        gpus = _gpus(types.get(group.instance_type, {}))
+        if gpus and "gpus" not in group.size.model_fields_set:
+            found[name] = (
+                f"group {name}: {group.instance_type} has {counted(gpus, 'NVIDIA GPU')}, and Ray "
+                f"gets none: write `gpus: {gpus}`, or `gpus: 0` if that is meant"
+            )
+    return found
 
 
 def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]) -> None:

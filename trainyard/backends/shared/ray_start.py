@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,10 @@ _ALIKE = {
     "include-dashboard": "true",
     "port": "6379",
 }
+# The keys of a cluster file for parameters that are whole numbers.
+_NUMBERS = {"num-cpus": "cpus", "num-gpus": "gpus"}
+# Parameters for which a cluster file has keys of its own.
+_WITH_KEYS = (*_NUMBERS, "memory", "resources", "labels")
 
 
 def is_for_a_shell(value: object) -> bool:
@@ -49,6 +54,31 @@ def placed(written: Mapping[str, object], name: str) -> tuple[dict[str, Any], li
             notes.append(f"{key} of {name}: this parameter of `ray start` has no place here")
 
     return found, notes
+
+
+def keyed(
+    written: Mapping[str, Any], name: str
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """Return a group's keys, the parameters without one, and notes.
+
+    A parameter that needs a shell is among those without a key.
+    """
+    found: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    notes: list[str] = []
+    for key, value in written.items():
+        if key not in _WITH_KEYS or is_for_a_shell(value):
+            rest[key] = value
+        elif key in _NUMBERS:
+            found[_NUMBERS[key]] = int(value)
+        elif key == "memory":
+            found["memory"] = format_size(int(value))
+        elif key == "labels":
+            found["labels"] = dict(pair.split("=", 1) for pair in value.split(","))
+        else:
+            custom, notes = resources(json.loads(value), name)
+            found |= custom
+    return found, rest, notes
 
 
 def commands(line: str) -> list[list[str]] | None:
@@ -115,6 +145,8 @@ def resources(
             notes.append(f"resources of {name}: {key} is {value}, and nodes have whole numbers")
         elif key in ("CPU", "GPU"):
             found[f"{key.lower()}s"] = int(amount)
+        elif not amount:
+            notes.append(f"resources of {name}: {key} is {value}, which is the same as none")
         else:
             custom[key] = int(amount)
 
