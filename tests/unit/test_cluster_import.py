@@ -602,6 +602,13 @@ def test_a_host_path_is_taken_only_as_a_directory(
         assert named in found.notes
 
 
+def test_an_empty_directory_of_huge_pages_is_named(tmp_path: Path) -> None:
+    found = imported(tmp_path, with_mounts({"/huge": {"emptyDir": {"medium": "HugePages-2Mi"}}}))
+    assert "kuberay" not in only(found)
+    place = "spec.headGroupSpec.template.spec.volumes.0.emptyDir.medium"
+    assert f"{place}: has no place here" in found.notes
+
+
 TAKEN = "is left out: every node has a volume there already"
 
 

@@ -40,6 +40,8 @@ _VOLUMES = {
 }
 # Types of a hostPath that mean a directory which is there, as in a cluster file.
 _DIRECTORY = (None, "", "Directory")
+# Media of an emptyDir that a cluster file has: disk, and memory.
+_MEDIUMS = (None, "", "Memory")
 # `$$`, or the name in `$(NAME)`, as Kubernetes reads them in a variable's value.
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 # Parameters of `ray start` for which a cluster file has other keys.
@@ -577,8 +579,9 @@ class _Conversion:
                         entry["read_only"] = True
                     found.append(entry)
 
-            if "emptyDir" in volume:
-                empty_dir = _empty_dir(volume["emptyDir"] or {})
+            empty = volume.get("emptyDir") or {}
+            if "emptyDir" in volume and empty.get("medium") in _MEDIUMS:
+                empty_dir = _empty_dir(empty)
                 found.append({"target": target, "empty_dir": empty_dir})
 
         return found
