@@ -499,3 +499,227 @@ def test_values_of_the_chart_are_named_with_what_makes_a_cluster_of_them(
         convert_cluster(tmp_path / "values.yaml")
     assert "is a values file of KubeRay's chart" in caught.value.what
     assert str(caught.value.hint).startswith("helm template NAME kuberay/ray-cluster -f ")
+
+
+def with_mounts(sources: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return a RayCluster whose head and workers have volumes of these sources, by path."""
+    mounts = [{"mountPath": path, "name": f"v{index}"} for index, path in enumerate(sources)]
+    document = ray_cluster(
+        head={**HEAD, "volumeMounts": mounts}, worker={**WORKER, "volumeMounts": mounts}
+    )
+    for pod in (document["spec"]["headGroupSpec"], *document["spec"]["workerGroupSpecs"]):
+        pod["template"]["spec"]["volumes"] = [
+            {"name": f"v{index}", **source} for index, source in enumerate(sources.values())
+        ]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("limits", "requests", "start", "sizes", "requested", "notes"),
+    [
+        (
+            {"cpu": 16, "memory": "32Gi"},
+            {"cpu": 2},
+            {"num-cpus": "4"},
+            {"cpus": 4, "memory": "32GiB"},
+            {"cpus": 2},
+            ["cpu of small: the limit 16 becomes 4, because of num-cpus"],
+        ),
+        (
+            {"cpu": 16, "memory": "32Gi"},
+            {"cpu": 8},
+            {"num-cpus": "4"},
+            {"cpus": 4, "memory": "32GiB"},
+            None,
+            [
+                "cpu of small: the limit 16 becomes 4, because of num-cpus",
+                "cpu of small: the request 8 becomes 4, too",
+            ],
+        ),
+        (
+            {"cpu": 8, "memory": "32Gi", "nvidia.com/gpu": 1},
+            {},
+            {"num-cpus": "32", "num-gpus": "2"},
+            {"cpus": 32, "memory": "32GiB", "gpus": 2},
+            {"cpus": 8},
+            [
+                "cpu of small: the limit 8 becomes 32, because of num-cpus",
+                "nvidia.com/gpu of small: the limit 1 becomes 2, because of num-gpus",
+            ],
+        ),
+        (
+            {"cpu": 8, "memory": "32Gi"},
+            {"memory": "16Gi"},
+            {"num-cpus": "8", "resources": '{"memory": 8589934592}'},
+            {"cpus": 8, "memory": "8GiB"},
+            None,
+            [
+                "memory of small: the limit 32GiB becomes 8GiB, because of resources",
+                "memory of small: the request 16GiB becomes 8GiB, too",
+            ],
+        ),
+        (
+            {"cpu": 4},
+            {"cpu": 1},
+            {"num-cpus": "0"},
+            {"cpus": 0},
+            {"cpus": 4},
+            ["small requests all of its 4 CPUs, not 1"],
+        ),
+    ],
+)
+def test_numbers_for_ray_that_replace_limits_are_named(
+    limits: dict[str, Any],
+    requests: dict[str, Any],
+    start: dict[str, str],
+    sizes: dict[str, Any],
+    requested: dict[str, Any] | None,
+    notes: list[str],
+    tmp_path: Path,
+) -> None:
+    worker = {"image": HEAD["image"], "resources": {"limits": limits, "requests": requests}}
+    found = imported(tmp_path, ray_cluster(worker=worker, group={"rayStartParams": start}))
+    content = only(found)
+    assert content["workers"] == [{"name": "small", "count": 2, **sizes}]
+    groups = content.get("kuberay", {}).get("groups", {})
+    assert groups.get("small", {}).get("requests") == requested
+    assert list(found.notes) == notes
+    found.write(tmp_path / "clusters")
+
+
+def test_a_toleration_keeps_its_known_keys_and_the_rest_is_named(tmp_path: Path) -> None:
+    document = ray_cluster()
+    pod = document["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+    known = {"key": "spot", "operator": "Exists", "effect": "NoExecute"}
+    pod["tolerations"] = [{**known, "tolerationSeconds": 300}]
+    found = imported(tmp_path, document)
+    assert only(found)["kuberay"]["groups"]["small"]["tolerations"] == [known]
+    place = "spec.workerGroupSpecs.0.template.spec.tolerations.0"
+    assert found.notes == (f"{place}.tolerationSeconds: has no place here",)
+    found.write(tmp_path / "clusters")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_taken"),
+    [
+        (None, True),
+        ("", True),
+        ("Directory", True),
+        ("DirectoryOrCreate", False),
+        ("Socket", False),
+    ],
+)
+def test_a_host_path_is_taken_only_as_a_directory(
+    kind: str | None, is_taken: bool, tmp_path: Path
+) -> None:
+    source = {"path": "/srv", "type": kind}
+    if kind is None:
+        del source["type"]
+    found = imported(tmp_path, with_mounts({"/data": {"hostPath": source}}))
+    named = "spec.headGroupSpec.template.spec.volumes.0.hostPath.type: has no place here"
+
+    if is_taken:
+        assert only(found)["kuberay"]["volumes"] == [{"target": "/data", "host_path": "/srv"}]
+        assert found.notes == ()
+    else:
+        assert "kuberay" not in only(found)
+        assert named in found.notes
+
+
+def test_an_empty_directory_of_huge_pages_is_named(tmp_path: Path) -> None:
+    found = imported(tmp_path, with_mounts({"/huge": {"emptyDir": {"medium": "HugePages-2Mi"}}}))
+    assert "kuberay" not in only(found)
+    place = "spec.headGroupSpec.template.spec.volumes.0.emptyDir.medium"
+    assert f"{place}: has no place here" in found.notes
+
+
+TAKEN = "is left out: every node has a volume there already"
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "notes"),
+    [
+        (
+            "/tmp/ray/",
+            {"persistentVolumeClaim": {"claimName": "logs"}},
+            [f"claim logs at /tmp/ray of {{}} {TAKEN}"],
+        ),
+        (
+            "/dev/shm",
+            {"hostPath": {"path": "/dev/shm"}},
+            [f"host_path /dev/shm at /dev/shm of {{}} {TAKEN}"],
+        ),
+        (
+            "/outputs",
+            {"hostPath": {"path": "/srv"}},
+            [f"host_path /srv at /outputs of {{}} {TAKEN}"],
+        ),
+        (
+            "/tmp/ray",
+            {"emptyDir": {"sizeLimit": "5Gi", "medium": "Memory"}},
+            [
+                "/tmp/ray of {}: the size limit 5GiB has no place here",
+                "/tmp/ray of {}: is on disk here, not in memory",
+            ],
+        ),
+        ("/dev/shm", {"emptyDir": {}}, ["/dev/shm of {}: is in memory here, not on disk"]),
+        ("/outputs", {"emptyDir": {}}, []),
+    ],
+)
+def test_volumes_where_every_node_has_its_own_are_named(
+    path: str, source: dict[str, Any], notes: list[str], tmp_path: Path
+) -> None:
+    found = imported(tmp_path, with_mounts({path: source}))
+    assert "kuberay" not in only(found)
+    assert list(found.notes) == [note.format(name) for name in ("head", "small") for note in notes]
+    found.write(tmp_path / "clusters")
+
+
+def test_a_claim_at_outputs_of_all_nodes_becomes_the_storage(tmp_path: Path) -> None:
+    document = with_mounts({"/outputs/": {"persistentVolumeClaim": {"claimName": "results"}}})
+    found = imported(tmp_path, document)
+    assert only(found)["kuberay"] == {"storage": {"claim": "results"}}
+    assert found.notes == (
+        "claim results at /outputs becomes kuberay.storage, which also keeps checkpoints",
+    )
+    found.write(tmp_path / "clusters")
+
+    document["spec"]["workerGroupSpecs"][0]["template"]["spec"]["volumes"] = [
+        {"name": "v0", "persistentVolumeClaim": {"claimName": "others"}}
+    ]
+    found = imported(tmp_path, document)
+    assert "kuberay" not in only(found)
+    assert found.notes == (
+        f"claim results at /outputs of head {TAKEN}",
+        f"claim others at /outputs of small {TAKEN}",
+    )
+
+
+def test_references_in_variables_are_expanded_as_kubernetes_does(tmp_path: Path) -> None:
+    entries = [
+        {"name": "EARLY", "value": "$(BASE)"},
+        {"name": "BASE", "value": "/a"},
+        {"name": "NONE", "value": ""},
+        {"name": "SUB", "value": "$(BASE)/b$(NONE)"},
+        {"name": "DEEP", "value": "$(SUB)/c"},
+        {"name": "ESCAPED", "value": "$$(BASE) $HOME $(open"},
+        KEY,
+        {"name": "USED", "value": "$$$(KEY)"},
+    ]
+    document = ray_cluster(head={**HEAD, "env": entries}, worker={**WORKER, "env": entries[1:2]})
+    found = imported(tmp_path, document)
+    content = only(found)
+    assert content["env"] == {"BASE": "/a"}
+    assert content["kuberay"]["groups"]["head"]["env"] == {
+        "NONE": "",
+        "SUB": "/a/b",
+        "DEEP": "/a/b/c",
+        "ESCAPED": "$(BASE) $HOME $(open",
+    }
+    rest = "needs Kubernetes to expand it; `env` takes only plain text"
+    assert found.notes == (
+        f"EARLY of head: $(BASE) {rest}",
+        f"USED of head: $$$(KEY) {rest}",
+        "KEY of head: `env` takes only plain text",
+    )
+    found.write(tmp_path / "clusters")

@@ -67,6 +67,18 @@ def up(
             "idleTimeoutSeconds: 0 has no place here",
         ),
         ({"minReplicas": 2, "maxReplicas": 2}, AUTOSCALED, {"count": 2}, None),
+        (
+            {"replicas": 4, "minReplicas": 0, "maxReplicas": 10, "numOfHosts": 2},
+            AUTOSCALED,
+            {"min": 0, "max": 20},
+            "group small begins with 0 nodes, not 8: the autoscaler adds those that tasks need",
+        ),
+        (
+            {"replicas": 1, "minReplicas": 1, "maxReplicas": 3},
+            AUTOSCALED,
+            {"min": 1, "max": 3},
+            None,
+        ),
     ],
 )
 def test_a_group_of_kuberay_has_as_many_nodes_as_there(
@@ -112,7 +124,13 @@ def test_fields_of_a_kuberay_group_override_its_ray_start_parameters(tmp_path: P
         "resources": {"NPU": 1},
     }
 
-    assert found.notes == ("resources of small: half is 0.5, and nodes have whole numbers",)
+    assert found.notes == (
+        "group small begins with 0 nodes, not 2: the autoscaler adds those that tasks need",
+        "resources of small: half is 0.5, and nodes have whole numbers",
+        "cpu of small: the limit 4 becomes 3, because of resources",
+        "nvidia.com/gpu of small: the limit 0 becomes 2, because of resources",
+        "memory of small: the limit 8GiB becomes 4GiB, because of resources",
+    )
 
 
 def test_each_parameter_of_ray_start_is_taken_or_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from trainyard import paths
 from trainyard.spec.cluster import ClusterSpec
@@ -65,3 +65,29 @@ def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterS
         type(part): set(type(part).model_fields) - part.model_fields_set for part in parts
     } == expected
     assert [group.name for group in example.workers] == ["worker", "gpu", "burst"]
+
+
+@pytest.mark.parametrize(
+    ("target", "section"),
+    [
+        ("/tmp/ray", {}),
+        ("/dev/shm/", {}),
+        ("/outputs", {"storage": {"claim": "mine"}}),
+        ("/out", {"outputs": "/out/"}),
+        ("/home/trainyard", {"security": {"run_as_user": 1000}}),
+    ],
+)
+def test_a_volume_is_not_where_every_node_has_one(target: str, section: dict[str, object]) -> None:
+    volumes = [{"target": "/data", "claim": "a"}, {"target": target, "claim": "b"}]
+    with pytest.raises(ValidationError, match="must be none of /tmp/ray, /dev/shm, /out"):
+        KuberaySection.model_validate({**section, "volumes": volumes}, context={})
+
+
+def test_a_volume_may_be_where_another_file_has_its_outputs() -> None:
+    volumes = [
+        {"target": "/outputs", "claim": "a"},
+        {"target": "/tmp/ray/x", "claim": "b"},
+        {"target": "/home/trainyard", "claim": "c"},
+    ]
+    section = {"outputs": "/out", "volumes": volumes}
+    assert len(KuberaySection.model_validate(section, context={}).volumes) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
@@ -30,6 +31,13 @@ _THEIR_LABELS = (
     "app.kubernetes.io/managed-by",
 )
 _THEIR_PREFIXES = ("ray.io", "io.trainyard")
+# Every node has volumes of its own here, and one at `outputs`. SESSIONS has Ray's sessions and
+# logs, and outlives the container.
+SESSIONS = "/tmp/ray"  # noqa: S108
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
+OUTPUTS = "/outputs"
+# The home directory of a `run_as_user` that the image's /etc/passwd may not list.
+HOME = "/home/trainyard"
 
 
 def is_set_by_kuberay(key: str) -> bool:
@@ -253,7 +261,7 @@ class KuberaySection(PodPlacement):
         "than this size. Left out: as much as the store needs.",
     )
     volumes: Listed[KubeVolume] = setting((), "Volumes that every node sees.")
-    outputs: AbsolutePath = setting("/outputs", "Where every node sees the storage for outputs.")
+    outputs: AbsolutePath = setting(OUTPUTS, "Where every node sees the storage for outputs.")
     storage: Storage | None = setting(
         None, "The storage behind `outputs`; left out: an emptyDir of each node."
     )
@@ -282,6 +290,24 @@ class KuberaySection(PodPlacement):
         None,
         "How long pods may wait for room while Kubernetes adds machines by itself, such as 10m.",
     )
+
+    def complaints(self) -> Iterator[Complaint]:
+        """Yield volumes at the places of those that every node has."""
+        outputs = str(PurePosixPath(self.outputs))
+        places = [SESSIONS, SHARED_MEMORY, outputs]
+        if self.security.run_as_user:
+            places.append(HOME)
+
+        message = f"must be none of {', '.join(places)}: every node has a volume there already"
+        for index, volume in enumerate(self.volumes):
+            target = str(PurePosixPath(volume.target))
+            if target not in places:
+                continue
+            suggestion = ""
+            if target == outputs:
+                suggestion = "; a claim for outputs is kuberay.storage.claim"
+            path = ("volumes", index, "target")
+            yield Complaint(path, message, volume.target, suggestion)
 
     def pods(self, group: str, *, gpus: int) -> PodGroup:
         """Merge the settings of a group's pods.

@@ -6,33 +6,44 @@ Both versions of these kinds work: v1 and v1alpha1.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
+from pathlib import PurePosixPath
 from typing import Any
 
 from trainyard.backends.shared.ray_start import is_for_a_shell, placed, resources
 from trainyard.backends.shared.taking import Step, Taking, as_name
 from trainyard.seams.kube.types import quantity
 from trainyard.spec.fields import is_set_by_trainyard
-from trainyard.spec.kubernetes import is_set_by_kuberay
-from trainyard.spec.units import format_size
+from trainyard.spec.kubernetes import OUTPUTS, SESSIONS, SHARED_MEMORY, is_set_by_kuberay
+from trainyard.spec.units import format_size, parse_size
 
 GPU = "nvidia.com/gpu"
 # Keys of a container that are dropped without a note: Trainyard sets them.
 _OURS = ("name", "ports", "imagePullPolicy")
-SHARED_MEMORY = "/dev/shm"  # noqa: S108
-# Every node has its own volumes at these paths: Ray's logs, and shared memory.
-_EVERYWHERE = ("/tmp/ray", SHARED_MEMORY)  # noqa: S108
-_PODS = {"nodeSelector": "node_selector", "tolerations": "tolerations"}
-_CLASSES = {"priorityClassName": "priority_class", "runtimeClassName": "runtime_class"}
+# Every node has its own volumes at these paths.
+_EVERYWHERE = (SESSIONS, SHARED_MEMORY, OUTPUTS)
+_PODS = {
+    "nodeSelector": "node_selector",
+    "priorityClassName": "priority_class",
+    "runtimeClassName": "runtime_class",
+}
+_TOLERATION = ("key", "operator", "value", "effect")
+# The keys of a size, and what Kubernetes calls them.
+_LIMITS = {"cpus": "cpu", "memory": "memory", "gpus": GPU}
 _VOLUMES = {
     "claim": ("persistentVolumeClaim", "claimName"),
     "config_map": ("configMap", "name"),
     "secret": ("secret", "secretName"),
     "host_path": ("hostPath", "path"),
 }
-
-
+# Types of a hostPath that mean a directory which is there, as in a cluster file.
+_DIRECTORY = (None, "", "Directory")
+# Media of an emptyDir that a cluster file has: disk, and memory.
+_MEDIUMS = (None, "", "Memory")
+# `$$`, or the name in `$(NAME)`, as Kubernetes reads them in a variable's value.
+_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 # Parameters of `ray start` for which a cluster file has other keys.
 _WORDS = ("num-cpus", "num-gpus", "resources", "labels")
 # Other kinds of KubeRay that have a RayCluster's spec, and the key of that spec.
@@ -108,6 +119,7 @@ class _Conversion:
 
         env = self._shared_env(places)
         self._shared_pods(list(places.values()))
+        self._volumes(places)
         file: dict[str, Any] = {"name": name, "backend": "kuberay", **_one_image([head, *workers])}
         sections = {"head": head, "workers": workers, "env": env, "kuberay": self._kuberay}
 
@@ -160,6 +172,11 @@ class _Conversion:
 
         if grows and most > least:
             group |= {"min": least * hosts, "max": most * hosts}
+            if wanted != least:
+                self._notes.append(
+                    f"group {group['name']} begins with {least * hosts} nodes, not "
+                    f"{wanted * hosts}: the autoscaler adds those that tasks need"
+                )
             if idle:
                 group["idle_timeout"] = f"{idle}s"
             elif idle is not None:
@@ -210,17 +227,22 @@ class _Conversion:
 
         Puts the pods' settings below kuberay.groups.
         """
-        found = self._sizes(place, name)
+        sizes, requested = self._sizes(place, name)
         if self._from.see(*place, "serviceType") == "ClusterIP":
             self._from.take(*place, "serviceType")
 
         if image := self._from.take(*_container(place), "image"):
-            found["image"] = image
+            sizes["image"] = image
 
         for key in _OURS:
             self._from.take(*_container(place), key)
 
-        found |= self._start(place, name, found)
+        start, causes = self._start(place, name)
+        found = {**sizes, **start}
+        self._note_limits(name, sizes, found, causes)
+        if smaller := self._requests(name, sizes, found, requested):
+            self._groups[name] = {"requests": smaller}
+
         self._pods(place, name)
         return found
 
@@ -238,28 +260,39 @@ class _Conversion:
             if kept:
                 pods[key] = kept
 
-        for theirs, ours in {**_PODS, **_CLASSES}.items():
-            value = self._from.take(*template, "spec", theirs)
-            if value and ours == "tolerations":
-                # The default operator is Equal in Kubernetes, and Exists in a cluster file.
-                pods[ours] = [{"operator": "Equal", **toleration} for toleration in value]
-            elif value:
+        for theirs, ours in _PODS.items():
+            if value := self._from.take(*template, "spec", theirs):
                 pods[ours] = value
+
+        if tolerations := self._tolerations(place):
+            pods["tolerations"] = tolerations
 
         if pods:
             self._groups[name] = pods
 
-    def _sizes(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return a group's CPUs, memory and GPUs: limits, else requests.
+    def _tolerations(self, place: tuple[Step, ...]) -> list[dict[str, Any]]:
+        path = (*place, "template", "spec", "tolerations")
+        found = []
+        for index in range(len(self._from.see(*path) or ())):
+            # The default operator is Equal in Kubernetes, and Exists in a cluster file.
+            toleration: dict[str, Any] = {"operator": "Equal"}
+            for key in _TOLERATION:
+                if value := self._from.take(*path, index, key):
+                    toleration[key] = value
+            found.append(toleration)
+        return found
 
-        Requests below the limits are put below kuberay.groups.
+    def _sizes(self, place: tuple[Step, ...], name: str) -> tuple[dict[str, Any], dict[str, float]]:
+        """Return a group's CPUs, memory and GPUs, and its requests.
+
+        Sizes are the limits, else the requests; requests are CPUs and bytes.
         """
         resources = (*_container(place), "resources")
         limits = self._from.take(*resources, "limits") or {}
         requests = self._from.take(*resources, "requests") or {}
         asked = {**requests, **limits}
         found: dict[str, Any] = {}
-        smaller: dict[str, Any] = {}
+        requested: dict[str, float] = {}
 
         if without := sorted({"cpu", "memory"} & requests.keys() - limits.keys()):
             self._notes.append(
@@ -273,24 +306,75 @@ class _Conversion:
                 self._notes.append(
                     f"{asked['cpu']} CPUs of {name} became {ceil(cpus)}: nodes have whole ones"
                 )
-            requested = quantity(str(requests.get("cpu", asked["cpu"])))
-            if requested < cpus:
-                smaller["cpus"] = requested
+            requested["cpus"] = found["cpus"]
+            if "cpu" in requests:
+                requested["cpus"] = quantity(str(requests["cpu"]))
 
         if "memory" in asked:
             memory = quantity(str(asked["memory"]))
             found["memory"] = format_size(int(memory))
-            requested = quantity(str(requests.get("memory", asked["memory"])))
-            if requested < memory:
-                smaller["memory"] = format_size(int(requested))
+            requested["memory"] = int(quantity(str(requests.get("memory", asked["memory"]))))
 
         if GPU in asked:
             found["gpus"] = int(quantity(str(asked[GPU])))
 
         self._note_resources(name, sorted(asked.keys() - {"cpu", "memory", GPU}))
-        if smaller:
-            self._groups[name] = {"requests": smaller}
-        return found
+        return found, requested
+
+    def _note_limits(
+        self,
+        name: str,
+        sizes: Mapping[str, Any],
+        found: Mapping[str, Any],
+        causes: Mapping[str, str],
+    ) -> None:
+        """Note the limits that Ray's numbers replace.
+
+        `causes` has the parameter behind each such number.
+        """
+        limits = {"gpus": 0, **sizes}
+        for key, cause in causes.items():
+            # With `cpus: 0` the container keeps its CPUs.
+            is_kept = key == "cpus" and found[key] == 0
+            if key in limits and key in _LIMITS and limits[key] != found[key] and not is_kept:
+                self._notes.append(
+                    f"{_LIMITS[key]} of {name}: the limit {limits[key]} becomes {found[key]}, "
+                    f"because of {cause}"
+                )
+
+    def _requests(
+        self,
+        name: str,
+        sizes: Mapping[str, Any],
+        found: Mapping[str, Any],
+        requested: Mapping[str, float],
+    ) -> dict[str, Any]:
+        """Return the requests that are less than the limits in the file.
+
+        A cluster file has no CPU limit for a node with `cpus: 0`: its limit is
+        its request, so it requests all CPUs of the container.
+        """
+        smaller: dict[str, Any] = {}
+        cpus = requested.get("cpus", 0)
+        if cpus and found["cpus"] == 0 and sizes["cpus"] > 1:
+            smaller["cpus"] = sizes["cpus"]
+            if cpus < sizes["cpus"]:
+                self._notes.append(f"{name} requests all of its {sizes['cpus']} CPUs, not {cpus:g}")
+        elif cpus and cpus < (found["cpus"] or 1):
+            smaller["cpus"] = cpus
+        elif cpus and cpus < sizes["cpus"]:
+            self._notes.append(f"cpu of {name}: the request {cpus:g} becomes {found['cpus']}, too")
+
+        memory = int(requested.get("memory", 0))
+        if memory and memory < parse_size(found["memory"]):
+            smaller["memory"] = format_size(memory)
+        elif memory and memory < parse_size(sizes["memory"]):
+            self._notes.append(
+                f"memory of {name}: the request {format_size(memory)} becomes "
+                f"{found['memory']}, too"
+            )
+
+        return smaller
 
     def _note_resources(self, name: str, keys: Sequence[str]) -> None:
         for key in keys:
@@ -300,11 +384,13 @@ class _Conversion:
                 why = f"to use GPUs other than {GPU}, set kuberay.gpu_resource"
             self._notes.append(f"{key} of {name}: {why}")
 
-    def _start(
-        self, place: tuple[Step, ...], name: str, sizes: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the parameters of `ray start` as a cluster file's keys."""
+    def _start(self, place: tuple[Step, ...], name: str) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return a cluster file's keys for the parameters of `ray start`.
+
+        Also returns the parameter behind each size.
+        """
         found: dict[str, Any] = {}
+        causes: dict[str, str] = {}
         words: dict[str, Any] = {}
         rest: dict[str, Any] = {}
         for key, value in (self._from.take(*place, "rayStartParams") or {}).items():
@@ -313,21 +399,22 @@ class _Conversion:
             else:
                 rest[key] = value
 
-        if "num-cpus" in words:
-            found["cpus"] = int(words["num-cpus"])
-
-        if "num-gpus" in words:
-            found["gpus"] = int(words["num-gpus"])
-
-        if "resources" in words:
-            found |= self._resources(name, _quoted(words["resources"]))
+        for key, ours in (("num-cpus", "cpus"), ("num-gpus", "gpus")):
+            if key in words:
+                found[ours] = int(words[key])
+                causes[ours] = key
 
         if "labels" in words:
             found["labels"] = dict(pair.split("=", 1) for pair in str(words["labels"]).split(","))
 
         # Since KubeRay 1.5 a group has its own `resources` and `labels`; they override
         # rayStartParams.
-        found |= self._resources(name, self._from.take(*place, "resources") or {})
+        own = self._from.take(*place, "resources") or {}
+        for written in (_quoted(words.get("resources", "{}")), own):
+            given = self._resources(name, written)
+            found |= given
+            causes |= dict.fromkeys(given, "resources")
+
         if labels := self._from.take(*place, "labels"):
             found["labels"] = labels
 
@@ -336,21 +423,7 @@ class _Conversion:
             found["ray_start"] = ray_start
 
         self._notes += notes
-        if found.get("cpus") == 0 and sizes.get("cpus", 0) > 1:
-            self._request_all(name, sizes["cpus"])
-
-        return found
-
-    def _request_all(self, name: str, cpus: int) -> None:
-        """Request all CPUs of the container for a node with `cpus: 0`.
-
-        A cluster file has no CPU limit for such a node: its limit is its
-        request.
-        """
-        requests = self._groups.setdefault(name, {}).setdefault("requests", {})
-        if "cpus" in requests:
-            self._notes.append(f"{name} requests all of its {cpus} CPUs, not {requests['cpus']:g}")
-        requests["cpus"] = cpus
+        return found, causes
 
     def _resources(self, name: str, written: Mapping[str, Any]) -> dict[str, Any]:
         found, notes = resources(written, name, amount_of=lambda value: quantity(str(value)))
@@ -365,7 +438,7 @@ class _Conversion:
         by_group = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
-            by_group[group] = {entry["name"]: entry.get("value") for entry in entries}
+            by_group[group] = self._expanded(group, entries)
 
         shared = {}
         for name, value in by_group["head"].items():
@@ -381,6 +454,28 @@ class _Conversion:
             rest = {name: value for name, value in env.items() if name not in (*shared, *ours)}
             self._group_env(group, rest)
         return shared
+
+    def _expanded(self, group: str, entries: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
+        """Return a container's variables as Kubernetes expands them.
+
+        A variable without plain text is None; one with a reference to anything
+        but an earlier one with plain text becomes a note.
+        """
+        found: dict[str, str | None] = {}
+        for entry in entries:
+            name = entry["name"]
+            text = entry.get("value")
+            if text is not None:
+                text = _expand(str(text), found)
+                if text is None:
+                    found.pop(name, None)
+                    self._notes.append(
+                        f"{name} of {group}: {entry['value']} needs Kubernetes to expand it; "
+                        "`env` takes only plain text"
+                    )
+                    continue
+            found[name] = text
+        return found
 
     def _group_env(self, group: str, env: Mapping[str, Any]) -> None:
         """Put a group's variables below kuberay.groups, or note why not."""
@@ -403,7 +498,7 @@ class _Conversion:
             self._groups.setdefault(group, {})["env"] = own
 
     def _shared_pods(self, places: Sequence[tuple[Step, ...]]) -> None:
-        """Take the groups' common service account, pull Secrets and volumes."""
+        """Take the groups' common service account and pull Secrets."""
         specs = [(*place, "template", "spec") for place in places]
         for theirs, ours in (
             ("serviceAccountName", "service_account"),
@@ -418,18 +513,34 @@ class _Conversion:
                 else:
                     self._kuberay[ours] = [one["name"] for one in values[0]]
 
-        volumes = [self._mounted(place) for place in places]
-        self._shared_memory(volumes)
-        shared = [volume for volume in volumes[0] if all(volume in each for each in volumes)]
-        own = [volume for volume in shared if not _is_everywhere(volume)]
-        if own:
-            self._kuberay["volumes"] = own
+    def _volumes(self, places: Mapping[str, tuple[Step, ...]]) -> None:
+        """Take the volumes that all groups share, or that every node has."""
+        volumes = {group: self._mounted(place) for group, place in places.items()}
+        self._shared_memory(list(volumes.values()))
+        kept = []
+        for volume in volumes["head"]:
+            if not all(volume in mounted for mounted in volumes.values()):
+                continue
+            if volume["target"] == OUTPUTS and volume.keys() == {"target", "claim"}:
+                self._kuberay["storage"] = {"claim": volume["claim"]}
+                self._notes.append(
+                    f"claim {volume['claim']} at {OUTPUTS} becomes kuberay.storage, which also "
+                    "keeps checkpoints"
+                )
+            elif volume["target"] in _EVERYWHERE:
+                continue
+            else:
+                self._kuberay.setdefault("volumes", []).append(volume)
+            kept.append(volume)
 
-        for place, mounted in zip(places, volumes, strict=True):
+        for group, place in places.items():
             taken = []
-            for volume in mounted:
-                if volume in own or _is_everywhere(volume):
+            for volume in volumes[group]:
+                if volume in kept:
                     taken.append(volume["target"])
+                elif volume["target"] in _EVERYWHERE:
+                    taken.append(volume["target"])
+                    self._notes += _differences(volume, group)
             self._forget_mounts(place, taken)
 
     def _shared_memory(self, volumes: Sequence[Sequence[dict[str, Any]]]) -> None:
@@ -459,26 +570,27 @@ class _Conversion:
             if not mount.keys() <= {"name", "mountPath", "readOnly"}:
                 continue
 
-            target = mount["mountPath"]
+            target = _target(mount)
             volume = sources.get(mount["name"], {})
             for ours, (theirs, key) in _VOLUMES.items():
-                if theirs in volume and volume[theirs].keys() <= {key, "type"}:
+                if theirs in volume and _is_plain(volume[theirs], key):
                     entry = {"target": target, ours: volume[theirs][key]}
                     if mount.get("readOnly"):
                         entry["read_only"] = True
                     found.append(entry)
 
-            if "emptyDir" in volume:
-                empty_dir = _empty_dir(volume["emptyDir"] or {})
+            empty = volume.get("emptyDir") or {}
+            if "emptyDir" in volume and empty.get("medium") in _MEDIUMS:
+                empty_dir = _empty_dir(empty)
                 found.append({"target": target, "empty_dir": empty_dir})
 
         return found
 
     def _forget_mounts(self, place: tuple[Step, ...], targets: Sequence[str]) -> None:
         mounts = self._from.see(*_container(place), "volumeMounts") or []
-        names = {mount["name"] for mount in mounts if mount["mountPath"] in targets}
+        names = {mount["name"] for mount in mounts if _target(mount) in targets}
         for index, mount in enumerate(mounts):
-            if mount["mountPath"] in targets:
+            if _target(mount) in targets:
                 self._from.take(*_container(place), "volumeMounts", index)
         for index, volume in enumerate(self._from.see(*place, "template", "spec", "volumes") or []):
             if volume and volume["name"] in names:
@@ -501,8 +613,45 @@ def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {"image": image}
 
 
-def _is_everywhere(volume: Mapping[str, Any]) -> bool:
-    return volume["target"] in _EVERYWHERE and "empty_dir" in volume
+def _target(mount: Mapping[str, Any]) -> str:
+    return str(PurePosixPath(mount["mountPath"]))
+
+
+def _is_plain(source: Mapping[str, Any], key: str) -> bool:
+    """Say whether a volume has a place in a cluster file, by `key` alone."""
+    return source.keys() <= {key, "type"} and source.get("type") in _DIRECTORY
+
+
+def _differences(volume: Mapping[str, Any], group: str) -> list[str]:
+    """Return notes on a volume in the place of one that every node has."""
+    target = volume["target"]
+    if "empty_dir" not in volume:
+        source = next(key for key in _VOLUMES if key in volume)
+        return [
+            f"{source} {volume[source]} at {target} of {group} is left out: every node has a "
+            "volume there already"
+        ]
+
+    notes = []
+    empty_dir = volume["empty_dir"]
+    if "size" in empty_dir and target != SHARED_MEMORY:
+        notes.append(f"{target} of {group}: the size limit {empty_dir['size']} has no place here")
+
+    is_in_memory = "memory" in empty_dir
+    if is_in_memory and target != SHARED_MEMORY:
+        notes.append(f"{target} of {group}: is on disk here, not in memory")
+    elif target == SHARED_MEMORY and not is_in_memory:
+        notes.append(f"{target} of {group}: is in memory here, not on disk")
+
+    return notes
+
+
+def _expand(text: str, variables: Mapping[str, str | None]) -> str | None:
+    """Expand `$(NAME)` and `$$`; return None if a name has no plain text."""
+    names = [match[1] for match in _REFERENCE.finditer(text) if match[1] is not None]
+    if any(variables.get(name) is None for name in names):
+        return None
+    return _REFERENCE.sub(lambda match: str(variables.get(match[1], "$")), text)
 
 
 def _empty_dir(written: Mapping[str, Any]) -> dict[str, Any]:

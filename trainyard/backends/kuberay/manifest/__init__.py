@@ -18,7 +18,7 @@ from trainyard.backends.kuberay.manifest import pod
 from trainyard.backends.kuberay.manifest.pod import Inputs, NodeSize
 from trainyard.seams.kube.types import Object
 from trainyard.spec.groups import WorkerGroup
-from trainyard.spec.kubernetes import KuberaySection
+from trainyard.spec.kubernetes import SESSIONS, KuberaySection
 from trainyard.spec.ray_nodes import start_options
 
 # The default of idle_timeout; also Ray's default.
@@ -138,7 +138,7 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
 
 
 def _autoscaler(section: KuberaySection) -> dict[str, Any]:
-    variables = pod.home(section.security, directory=pod.SESSIONS)
+    variables = pod.home(section.security, directory=SESSIONS)
     own = section.autoscaler
     size = {"cpu": pod.cpus(own.cpus), "memory": pod.quantity(own.memory)}
     return {

@@ -19,6 +19,9 @@ from trainyard.backends.shared import ray_nodes
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.kubernetes import (
+    HOME,
+    SESSIONS,
+    SHARED_MEMORY,
     KuberaySection,
     KubeVolume,
     PodGroup,
@@ -48,10 +51,6 @@ ALIVE = {"path": "/api/local_raylet_healthz", "port": 52365}
 # After SIGTERM Ray ends its processes in 2 s. A worker whose head is gone would wait longer (15 s
 # were seen).
 GRACE_SECONDS = 5
-# Ray's sessions and logs, on a volume that outlives the container.
-SESSIONS = "/tmp/ray"  # noqa: S108
-# The home directory of a `run_as_user` that the image's /etc/passwd may not list.
-HOME = "/home/trainyard"
 _HOST = "kubernetes.io/hostname"
 _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
@@ -338,7 +337,7 @@ def _volumes(
         {"name": "outputs", **outputs},
     ]
 
-    targets = {"shared-mem": "/dev/shm", "ray-logs": SESSIONS, "outputs": section.outputs}  # noqa: S108
+    targets = {"shared-mem": SHARED_MEMORY, "ray-logs": SESSIONS, "outputs": section.outputs}
     if home(section.security, directory=HOME):
         volumes.append({"name": "home", "emptyDir": {}})
         targets["home"] = HOME
