@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from tests.unit.fake_ray import FakeRay
 from trainyard import backends
 from trainyard.backends.contract import Site, Traits
+from trainyard.backends.shared.record import made_with, write_made_from
 from trainyard.console.progress import PlainProgress
 from trainyard.endpoint import Endpoint
 from trainyard.errors import (
@@ -239,6 +241,33 @@ def test_machines_that_cost_money_after_an_early_end_of_up_are_named(
     with pytest.raises(raised) as caught:
         clusters.up(cluster, PROGRESS, guard=guard(cluster, "cluster.up"))
     assert caught.value.lines()[1:2] == billed
+
+
+@pytest.mark.parametrize(
+    ("before", "error", "recorded"),
+    [
+        (("a=1",), RequestError("no"), ("a=1",)),
+        ((), RequestError("no"), ()),
+        (None, RequestError("no"), ("b=2",)),
+        (("a=1",), OutsideError("no"), ("b=2",)),
+    ],
+)
+def test_a_refused_up_leaves_the_recorded_flags_as_they_were(
+    backend: FakeBackend,
+    cluster: Cluster,
+    before: tuple[str, ...] | None,
+    error: TrainyardError,
+    recorded: tuple[str, ...],
+) -> None:
+    source = cluster.loaded.source
+    changed = replace(cluster, site=replace(cluster.site, source=source, overrides=("b=2",)))
+    changed.site.state.mkdir()
+    if before is not None:
+        write_made_from(changed.site.state, source, before)
+    backend.steps = failing(error)
+    with pytest.raises(TrainyardError):
+        clusters.up(changed, PROGRESS, guard=guard(changed, "cluster.up"))
+    assert made_with(changed.site.state) == recorded
 
 
 def test_an_interrupted_down_reports_how_to_continue(

@@ -26,7 +26,7 @@ from trainyard.dispatch.plan import Prepared
 from trainyard.dispatch.resume import Resumed, link, send
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, RequestError
-from trainyard.operations import new_run, resume, runs
+from trainyard.operations import new_run, resume, runs, sweeps
 from trainyard.paths import Here
 from trainyard.results import state as states
 from trainyard.results import store
@@ -169,6 +169,56 @@ def test_a_job_that_has_changed_is_said_and_flags_count_again(here: Path) -> Non
     assert ready(run, file="lab")[1].spec.head.cpus != 3, (
         "flags for the former cluster are not for another one"
     )
+
+
+SWEEP = """
+command: [train, "{lr}"]
+tune: {space: {lr: {uniform: [0, 1]}}, metric: reward, samples: 9}
+"""
+
+
+def former_sweep(here: Path, *overrides: str, backend: str | None = None) -> RunDirectory:
+    """Return a sweep that has ended, and was dispatched with these flags."""
+    (here / "jobs/rl/job.yaml").write_text(SWEEP)
+    (here / "clusters/other.yaml").write_text("name: other\nbackend: local\n")
+    job = load_job(here / "jobs/rl")
+    assert job.tune
+    tune = job.tune.model_dump(mode="json", exclude_none=True)
+    run = former(here, flags={"set": list(overrides), "backend": backend}, tune=tune)
+    run.study.write_text("{}\n")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("file", "typed", "backend", "cluster"),
+    [
+        (None, [], None, ("lab-2", "compose")),
+        (None, ["cluster.name=lab-3"], "local", ("lab-3", "local")),
+        ("other", [], None, ("other", "local")),
+    ],
+)
+def test_a_sweep_continues_on_its_own_cluster_unless_told_otherwise(
+    here: Path, file: str | None, typed: list[str], backend: str | None, cluster: tuple[str, str]
+) -> None:
+    run = former_sweep(here, "cluster.name=lab-2", "tune.samples=9", backend="compose")
+    prepared, found = sweeps.ready_again(
+        run, file, here=Here(os.environ, here), overrides=typed, backend=backend
+    )
+    assert (found.spec.name, found.spec.backend) == cluster
+    # The run's record has the flags, for the next tune.resume.
+    recorded = [] if file else ["cluster.name=lab-2"]
+    assert prepared.overrides == (*recorded, *typed)
+
+
+def test_a_sweep_whose_cluster_needs_a_secret_asks_for_it_again(here: Path) -> None:
+    run = former_sweep(here, "cluster.env.API_TOKEN=(hidden)", "env.API_TOKEN=(hidden)")
+    with pytest.raises(RequestError) as caught:
+        sweeps.ready_again(run, None, here=Here(os.environ, here), overrides=[], backend=None)
+    assert caught.value.lines() == [
+        "run rl-1 was dispatched with secrets, which are not written down",
+        "  - --set cluster.env.API_TOKEN: is missing: give it again",
+        "  -> trainyard tune.resume rl-1 --set cluster.env.API_TOKEN=VALUE",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.backends.shared.record import write_made_from
 from trainyard.errors import RequestError
 from trainyard.operations import clusters, scale
 from trainyard.operations.cluster import Cluster
@@ -42,6 +43,52 @@ def test_sizes_that_differ_from_the_file_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "typed", "sizes", "now", "differences"),
+    [
+        (
+            ["workers.gpu.count=3"],
+            [],
+            ["burst=1"],
+            [(3, 3), (1, 4)],
+            ["gpu: 2 in the file, 3 now", "burst: 0 in the file, 1 now"],
+        ),
+        (["workers.gpu.count=3", "head.cpus=2"], [], ["gpu=2"], [(2, 2), (0, 4)], []),
+        (
+            ["workers.burst.max=8", "workers.burst.min=1"],
+            [],
+            ["burst=5"],
+            [(2, 2), (5, 8)],
+            ["burst: 0 in the file, 5 now", "burst: at most 4 in the file, 8 now"],
+        ),
+        (["workers.0.count=3"], [], ["burst=0"], [(3, 3), (0, 4)], ["gpu: 2 in the file, 3 now"]),
+        (
+            ["workers.gpu.count=3"],
+            ["workers.gpu.count=4"],
+            ["burst=0"],
+            [(4, 4), (0, 4)],
+            ["gpu: 2 in the file, 4 now"],
+        ),
+        # The file's groups have changed since.
+        (["workers.cpu.count=3", "workers.gpu.min=3"], [], ["burst=0"], [(2, 2), (0, 4)], []),
+    ],
+)
+def test_a_second_size_keeps_the_sizes_of_other_groups(
+    tmp_path: Path,
+    before: list[str],
+    typed: list[str],
+    sizes: list[str],
+    now: list[tuple[int, int]],
+    differences: list[str],
+) -> None:
+    file = cluster(tmp_path)
+    file.site.state.mkdir(parents=True)
+    write_made_from(file.site.state, tmp_path / "clusters" / "lab.yaml", before)
+    sized = scale.scaled(cluster(tmp_path, overrides=tuple(typed)), sizes)
+    assert [(group.least, group.most) for group in sized.spec.workers] == now
+    assert scale.size_differences(file.spec, sized.spec) == differences
+
+
+@pytest.mark.parametrize(
     ("sizes", "problems"),
     [
         (
@@ -56,6 +103,13 @@ def test_sizes_that_differ_from_the_file_are_reported(tmp_path: Path) -> None:
                     "did you mean 'gpu'?"
                 ),
                 "--set workers.head.count: workers has no entry 'head' (there are: gpu, burst)",
+            ],
+        ),
+        (
+            ["gpu=5", "burst=1", "gpu=2"],
+            [
+                "gpu=5: is one of several sizes of this group: give one",
+                "gpu=2: is one of several sizes of this group: give one",
             ],
         ),
         (["burst=5"], ["--set workers.burst.min: must be at most max (4), got 5"]),

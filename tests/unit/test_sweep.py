@@ -74,6 +74,10 @@ class Yard:
                     self.sweep.metric(AttemptRecord(name, 1), [[step, reward, 0.0]])
             self.end(*names)
 
+    def write(self, name: str, *points: tuple[float, float]) -> None:
+        record = AttemptRecord(name, 1)
+        self.sweep.metric(record, [[step, value, 0.0] for step, value in points])
+
     def end(self, *names: str, state: State = "succeeded", reason: str | None = None) -> None:
         for name in names:
             self.sweep.ended(name, "stopped" if name in self.sweep.to_stop else state, reason)
@@ -291,3 +295,88 @@ def test_a_run_that_is_stopped_leaves_its_configurations_to_the_next() -> None:
     assert not yard.sweep.is_over
     assert yard.sweep.result()["reason"] == "the run was stopped"
     assert len(Yard({}, before=yard.journal).start()) == 4
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+def test_a_repeat_that_had_finished_keeps_its_value_and_does_not_run_again(is_killed: bool) -> None:
+    tune = {"repeats": 2, "concurrency": 1, "samples": 1}
+    yard = Yard(tune)
+    first, second = yard.start()
+    yard.write(first, (0, 50.0), (1, 102.0))
+    yard.end(first)
+    if not is_killed:
+        yard.end(second, state="stopped")
+
+    again = Yard(tune, before=yard.journal)
+    assert again.start() == ["trial-0001-1"]
+    again.end("trial-0001-1", state="stopped")
+
+    # The value also outlives a second stop.
+    last = Yard(tune, before=again.journal)
+    assert last.start() == ["trial-0002-1"]
+    last.write("trial-0002-1", (1, 100.0))
+    last.end("trial-0002-1")
+    (ended,) = last.ended
+    assert (ended.outcome, ended.value, ended.values) == ("complete", 101.0, [102.0, 100.0])
+
+
+def test_a_trial_whose_repeats_all_had_finished_is_complete_at_once() -> None:
+    yard = Yard({"time": 60.0, "samples": 1})
+    (task,) = yard.start()
+    yard.now = 61.0
+    yard.start()
+    yard.write(task, (0, 7.0))
+    yard.sweep.ended(task, "succeeded", None)
+    assert yard.outcomes() == {"stopped": 1}
+
+    again = Yard({"time": 60.0, "samples": 1}, before=yard.journal)
+    assert again.start() == []
+    assert [(ended.outcome, ended.value) for ended in again.ended] == [("complete", 7.0)]
+    assert again.sweep.is_over
+
+
+@pytest.mark.parametrize(
+    ("objective", "points", "value"),
+    [
+        # The training had written all its values, but had not exited yet.
+        ("last", [], 3.0),
+        ("best", [], 9.0),
+        ("last", [(3, 4.0)], 4.0),
+        ("best", [(3, 4.0)], 9.0),
+        # It begins again from an older checkpoint.
+        ("last", [(2, 6.0), (1, 5.0)], 5.0),
+        ("best", [(1, 5.0), (2, 6.0)], 6.0),
+    ],
+)
+def test_a_stopped_task_continues_with_the_value_that_it_had(
+    objective: str, points: list[tuple[float, float]], value: float
+) -> None:
+    tune = {"objective": objective, "concurrency": 1}
+    yard = Yard(tune)
+    (task,) = yard.start()
+    yard.write(task, (0, 1.0), (1, 9.0), (2, 3.0))
+    yard.end(task, state="stopped")
+
+    again = Yard(tune, before=yard.journal)
+    (task,) = again.start()
+    again.write(task, *points)
+    again.end(task)
+    assert [(ended.outcome, ended.value) for ended in again.ended] == [("complete", value)]
+
+
+def test_a_trial_with_a_finished_repeat_is_not_pruned_by_the_others_alone() -> None:
+    tune = {"repeats": 2, "concurrency": 1, "prune": {"after": 1, "warmup": 0}}
+    yard = Yard(tune)
+    for value in (5.0, 6.0):
+        for task in yard.start():
+            yard.write(task, (0, value))
+            yard.end(task)
+    first, second = yard.start()
+    yard.write(first, (0, 9.0))
+    yard.end(first)
+    yard.end(second, state="stopped")
+
+    again = Yard(tune, before=yard.journal)
+    (task,) = again.start()
+    again.write(task, (0, -100.0))
+    assert not again.sweep.to_stop

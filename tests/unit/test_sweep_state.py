@@ -7,7 +7,8 @@ from typing import Any
 from trainyard_runner.wire.events import Metric, TrialEnded
 
 from tests.run_events import an_event
-from trainyard.results.curves import collect
+from trainyard.results import trials
+from trainyard.results.curves import JobFile, collect
 from trainyard.results.scalars import Curve
 from trainyard.results.state import RunState
 from trainyard.results.sweep import Sweep
@@ -93,6 +94,12 @@ def test_trials_that_run_at_the_end_were_stopped_and_nan_is_no_value() -> None:
     assert (sweep.trials[0].value, sweep.trials[0].values) == (None, (None,))
     assert (sweep.trials[1].state, sweep.trials[1].seconds) == ("stopped", 2.0)
     assert (sweep.ranked(), sweep.end) == ([], end)
+
+
+def test_curves_of_a_trial_with_a_repeat_of_a_former_run_keep_their_number() -> None:
+    sweep = folded(begun(3, "trial-0003-1", lr=0.1))
+    job = trials.job_file(JobFile({}, (), {}), sweep)
+    assert job.parameters == {"trial-0003-1": {"trial": "3", "repeat": "1"}}
 
 
 def test_metric_values_that_cannot_be_drawn_are_no_points_of_its_curve() -> None:

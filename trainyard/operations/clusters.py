@@ -175,6 +175,10 @@ def up(
         refuse_other_file(cluster)
         _refuse_other_backend(cluster)
         _refuse_leash(cluster)
+        overrides = site.overrides
+        before = made_with(site.state)
+        if before is None:
+            before = overrides
 
         try:
             up_steps = steps.within(timeout, cluster.backend.up_steps(cluster.spec, site))
@@ -186,6 +190,8 @@ def up(
             )
             raise InterruptedRunError("interrupted", hint=hint, problems=_billed(cluster)) from None
         except RequestError:
+            # A change that was refused leaves the cluster as it was made before.
+            overrides = before
             raise
         except TrainyardError as error:
             error.problems += _billed(cluster)
@@ -193,7 +199,7 @@ def up(
         finally:
             # After a failure, too: the next command must know which file made the cluster.
             if site.source and site.state.exists():
-                write_made_from(site.state, site.source.resolve(), site.overrides)
+                write_made_from(site.state, site.source.resolve(), overrides)
 
     return Made(results, connect(cluster))
 

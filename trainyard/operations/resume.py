@@ -45,12 +45,7 @@ def ready(
     """
     _refuse_unfit(run, here)
     record = run.record()
-    flags = record.get("flags") or {}
-    before = list(flags.get("set") or ())
-    if file:
-        before = [text for text in before if not text.startswith(_CLUSTER)]
-    elif not backend:
-        backend = flags.get("backend")
+    before, backend = recorded_flags(run, file, backend=backend)
     _refuse_hidden(run, before, overrides)
 
     prepared, cluster = new_run.ready(
@@ -116,12 +111,37 @@ def resumed(
     return replace(prepared, resumed=resume.Resumed(run, plan, on_storage))
 
 
+def recorded_flags(
+    run: RunDirectory, file: str | None, *, backend: str | None
+) -> tuple[list[str], str | None]:
+    """Return the `--set` values and the backend that apply to a run again.
+
+    `file` and `backend` are those of this command. With `file`, flags for the
+    former cluster are left out.
+    """
+    flags = run.record().get("flags") or {}
+    before = list(flags.get("set") or ())
+    if file:
+        return [text for text in before if not text.startswith(_CLUSTER)], backend
+    return before, backend or flags.get("backend")
+
+
 def flags_of_job(run: RunDirectory) -> list[str]:
     """Return a run's `--set` values for its job. Raises RequestError."""
     before = (run.record().get("flags") or {}).get("set") or ()
     of_job = [text for text in before if not text.startswith(_CLUSTER)]
     _refuse_hidden(run, of_job, ())
     return of_job
+
+
+def flags_of_cluster(
+    run: RunDirectory, file: str | None, *, overrides: Sequence[str], backend: str | None
+) -> tuple[list[str], str | None]:
+    """Return `recorded_flags` without those of the job. Raises RequestError."""
+    before, backend = recorded_flags(run, file, backend=backend)
+    of_cluster = [text for text in before if text.startswith(_CLUSTER)]
+    _refuse_hidden(run, of_cluster, overrides)
+    return of_cluster, backend
 
 
 def _refuse_unfit(run: RunDirectory, here: Here) -> None:
@@ -143,10 +163,11 @@ def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence
     if not missing:
         return
     problems = [Problem(f"--set {path}", "is missing: give it again") for path in missing]
+    area = "tune" if run.record().get("tune") else "train"
     raise RequestError(
         f"run {run.name} was dispatched with secrets, which are not written down",
         problems=tuple(problems),
-        hint=f"trainyard train.resume {run.name} --set {missing[0]}=VALUE",
+        hint=f"trainyard {area}.resume {run.name} --set {missing[0]}=VALUE",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
-from trainyard.operations import new_run, runs
+from trainyard.operations import new_run, resume, runs
 from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results.store import RunDirectory
@@ -42,7 +42,8 @@ def ready_again(
     """Prepare a run that continues an ended sweep. Raises RequestError.
 
     The recorded job file is used, with `overrides`; the job's other files are
-    sent as they are now.
+    sent as they are now. The run's recorded flags for its cluster apply, unless
+    `file` names another one.
     """
     before = about(run)
     runs.refuse_active(run, here, stop="tune.stop")
@@ -60,11 +61,12 @@ def ready_again(
         )
 
     record = run.record()
+    of_cluster, backend = resume.flags_of_cluster(run, file, overrides=overrides, backend=backend)
     prepared, cluster = new_run.ready(
         record["job_directory"],
         [file or record["cluster_file"]],
         here=here,
-        overrides=overrides,
+        overrides=[*of_cluster, *overrides],
         backend=backend,
         sweep=True,
         job_file=run.job_file,

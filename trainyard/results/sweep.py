@@ -18,7 +18,10 @@ _SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
 
 @dataclass
 class Trial:
-    """A configuration: its number in Optuna, and one task for each repeat."""
+    """A configuration: its number in Optuna, and one task for each repeat.
+
+    `tasks` lacks the repeats that a former run finished.
+    """
 
     number: int
     params: Mapping[str, Any]

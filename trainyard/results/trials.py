@@ -39,8 +39,10 @@ def job_file(job: JobFile, sweep: Sweep) -> JobFile:
         known[trial.number] = trial
     parameters = {}
     for trial in known.values():
-        for repeat, task in enumerate(trial.tasks):
-            parameters[task] = {"trial": str(trial.number), "repeat": str(repeat)}
+        for task in trial.tasks:
+            # A trial that continues another lacks the repeats that had finished there.
+            repeat = task.rpartition("-")[2]
+            parameters[task] = {"trial": str(trial.number), "repeat": repeat}
     return dataclasses.replace(job, keys=("trial", "repeat"), parameters=parameters)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainyard_runner.wire import space
@@ -39,6 +39,32 @@ class Result:
     value: float | None
     values: list[float | None]
     reason: str | None
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The state of a trial's repeat, for a run that continues the trial.
+
+    `step` and `value` are the point of its curve that is its objective.
+    """
+
+    step: float
+    value: float
+    is_finished: bool
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """An untried configuration.
+
+    `continues`: a trial that was running when a former run ended, and that this
+    one continues. `reached`: the state of its repeats there.
+    """
+
+    trial: int
+    params: Params
+    continues: int | None = None
+    reached: Mapping[int, Reached] = field(default_factory=dict)
 
 
 def missing(search: str) -> str | None:
@@ -116,12 +142,10 @@ class Study:
                     attributes.get("reason"),
                 )
 
-    def ask(self) -> tuple[int, Params, int | None] | None:
+    def ask(self) -> Configuration | None:
         """Return an untried configuration.
 
-        The result is (trial, parameters, continued trial or None). The trial
-        may continue a trial that was running when a former run ended. Returns
-        None if the space is used up (`is_used_up`), or if only known
+        Returns None if the space is used up (`is_used_up`), or if only known
         configurations were proposed.
         """
         for tries in range(_TRIES + _DRAWS):
@@ -131,7 +155,9 @@ class Study:
             params = space.suggest(trial, self._space)
             if self._known.setdefault(space.key_of(params), trial.number) == trial.number:
                 self._open[trial.number] = trial
-                return trial.number, params, trial.user_attrs.get("continues")
+                attributes = trial.user_attrs
+                reached = _reached(attributes.get("reached", {}))
+                return Configuration(trial.number, params, attributes.get("continues"), reached)
             self._study.tell(trial, state=self._states.FAIL)
         return None
 
@@ -179,6 +205,13 @@ class Study:
         trial.report(value, step)
         return bool(trial.should_prune())
 
+    def keep(self, number: int, reached: Mapping[int, Reached]) -> None:
+        """Record the state of a trial's repeats, by repeat."""
+        points = {}
+        for repeat, point in reached.items():
+            points[str(repeat)] = [point.step, point.value, point.is_finished]
+        self._open[number].set_user_attr("reached", points)
+
     def tell(self, result: Result) -> None:
         """Report a trial's end to Optuna, and a complete trial's value."""
         trial = self._open.pop(result.trial)
@@ -197,10 +230,14 @@ class Study:
         """Queue, before all others, trials that a former run left running.
 
         Optuna gives them new numbers; the attribute `continues` has the old
-        number.
+        number, and `reached` the state of its repeats.
         """
         for trial in self._trials(self._states.RUNNING):
-            self._study.enqueue_trial(trial.params, user_attrs={"continues": trial.number})
+            attributes = {
+                "continues": trial.number,
+                "reached": trial.user_attrs.get("reached", {}),
+            }
+            self._study.enqueue_trial(trial.params, user_attrs=attributes)
             self._study.tell(trial.number, state=self._states.FAIL)
 
 
@@ -221,6 +258,10 @@ class _Journal:
         self._write(StudyGrown(self._size, text))
         self._lines += lines
         self._size += len(text.encode())
+
+
+def _reached(points: Mapping[str, Any]) -> dict[int, Reached]:
+    return {int(repeat): Reached(*point) for repeat, point in points.items()}
 
 
 def _sampler(samplers: Any, search: str, seed: int) -> Any:

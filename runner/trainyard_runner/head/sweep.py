@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainyard_runner.head.records import AttemptRecord
-from trainyard_runner.head.study import Result, Study
+from trainyard_runner.head.study import Configuration, Reached, Result, Study
 from trainyard_runner.head.units import Unit
 from trainyard_runner.wire import nodes as cluster
 from trainyard_runner.wire import space
@@ -37,6 +37,10 @@ class Trial:
     # For each task, the metric's values by step, in the order in which the task wrote them. If a
     # retry writes a step again, the step moves to the end, with its new value.
     curves: dict[str, dict[float, float]] = field(default_factory=dict)
+    # If the trial continues one of a former run: the state of tasks there.
+    former: dict[str, Reached] = field(default_factory=dict)
+    # The tasks that succeeded, in this run or in the former one.
+    finished: set[str] = field(default_factory=set)
     # How many values of the curves the pruner has seen.
     compared: int = 0
     # "complete" unless the trial failed, was pruned or was stopped; then `reason` says why.
@@ -103,7 +107,7 @@ class Sweep:
             if samples is not None and self._tried + len(self._open) >= samples:
                 self._finish("all samples were tried")
             elif configuration := self._study.ask():
-                started += self._start(*configuration)
+                started += self._start(configuration)
             elif self._study.is_used_up:
                 self._finish("every configuration of the space was tried")
             else:
@@ -117,32 +121,38 @@ class Sweep:
         `values` are [step, value, time] each.
         """
         trial = self._of_task.get(record.task)
-        if trial is None or trial.outcome != "complete":
+        # The values of a stopped trial count when a later run continues it.
+        if trial is None or trial.outcome not in ("complete", "stopped"):
             return
         curve = trial.curves.setdefault(record.task, {})
         for step, value, *_ in values:
             curve.pop(step, None)
             curve[step] = value
 
-        if self._spec["prune"]:
+        if self._spec["prune"] and trial.outcome == "complete":
             self._compare(trial)
 
     def ended(self, task: str, state: State, reason: str | None) -> None:
         """Record that a task has ended for good.
 
         The trial's last task concludes the trial. A task that did not succeed,
-        or wrote no metric, stops the other tasks of its trial.
+        or has no value of the metric, stops the other tasks of its trial.
         """
         trial = self._of_task.pop(task)
         self.to_stop.pop(task, None)
         if state != "succeeded":
             why = reason or "the run was stopped"
             self._stop(trial, state, f"{task}: {why}")
-        elif task not in trial.curves:
+        elif self._point(trial, task) is None:
             metric = self._spec["metric"]
             self._stop(trial, "failed", f"{task}: the task wrote no value of {metric}")
+        else:
+            trial.finished.add(task)
+
         if not self._of_task.keys() & trial.tasks:
             self._conclude(trial)
+        elif task in trial.finished:
+            self._keep(trial)
 
     def result(self) -> dict[str, Any]:
         """Return the field `sweep` of the run's last event."""
@@ -178,29 +188,38 @@ class Sweep:
             return len(self._open) < limit
         return len(self._of_task) < max(1, cluster.slots(self._template, nodes))
 
-    def _start(self, number: int, params: space.Params, continues: int | None) -> list[Unit]:
-        tasks = tuple(_task_name(number, repeat) for repeat in range(self._spec["repeats"]))
-        trial = Trial(number, params, tasks)
-        self._open[number] = trial
-        self._write(TrialStarted(number, params, list(tasks)))
+    def _start(self, configuration: Configuration) -> list[Unit]:
+        """Open a trial; return the units of repeats that are not finished.
+
+        If a former run has finished them all, the trial is concluded at once.
+        """
+        trial = _trial(configuration, repeats=self._spec["repeats"])
+        self._open[trial.number] = trial
+        missing = [task for task in trial.tasks if task not in trial.finished]
+        self._write(TrialStarted(trial.number, trial.params, missing))
 
         units = []
-        for repeat, name in enumerate(tasks):
+        for repeat, name in enumerate(trial.tasks):
+            if name in trial.finished:
+                continue
             former = None
-            if continues is not None:
-                former = _task_name(continues, repeat)
-            values = {**params, "repeat": repeat}
+            if configuration.continues is not None:
+                former = _task_name(configuration.continues, repeat)
+            values = {**trial.params, "repeat": repeat}
             raw = space.filled(self._spec["task"], values, self._spec["space"])
             task = task_of({**raw, "index": repeat, "name": name, "continues": former})
             units.append(Unit((task,)))
             self._of_task[name] = trial
 
+        if not units:
+            self._conclude(trial)
         return units
 
     def _compare(self, trial: Trial) -> None:
         """Report each value's mean over repeats; prune if Optuna says so.
 
         The n-th values of all repeats are averaged, even if their steps differ.
+        A trial with a repeat that a former run finished is not pruned.
         `statistics.mean` is exact; the sum of two very large floats would be
         infinite.
         """
@@ -232,17 +251,41 @@ class Sweep:
         if known and trial.outcome in ("complete", "pruned"):
             value = statistics.mean(known)
         result = Result(trial.number, trial.params, trial.outcome, value, values, trial.reason)
-        if result.outcome != "stopped":
-            # A stopped trial stays running in Optuna, so that `tune.resume` tries it again.
+        if result.outcome == "stopped":
+            # A stopped trial stays running in Optuna, so that `tune.resume` continues it.
+            self._keep(trial)
+        else:
             self._study.tell(result)
         self._count(result)
 
+    def _keep(self, trial: Trial) -> None:
+        """Record the state of the tasks, for a run that continues this one."""
+        reached = {}
+        for repeat, task in enumerate(trial.tasks):
+            point = self._point(trial, task)
+            if point is not None:
+                reached[repeat] = Reached(*point, is_finished=task in trial.finished)
+        self._study.keep(trial.number, reached)
+
     def _objective(self, trial: Trial, task: str) -> float | None:
-        values = list(trial.curves.get(task, {}).values())
-        best: float | None = self._better(values, default=None)
+        point = self._point(trial, task)
+        return None if point is None else point[1]
+
+    def _point(self, trial: Trial, task: str) -> tuple[float, float] | None:
+        """Return the step and the value that are a task's objective."""
+        curve = trial.curves.get(task, {})
+        points = list(curve.items())
+        former = trial.former.get(task)
+        # If the task begins from an older checkpoint, it may write the former step again.
+        if former is not None and former.step not in curve:
+            points.insert(0, (former.step, former.value))
+
         if self._spec["objective"] == "best":
+            best: tuple[float, float] | None = self._better(
+                points, key=lambda point: point[1], default=None
+            )
             return best
-        return next(reversed(values), None)
+        return next(reversed(points), None)
 
     def _count(self, result: Result) -> None:
         """Write and count how a configuration ended; maybe finish the sweep.
@@ -285,6 +328,14 @@ class Sweep:
         if stop:
             for trial in self._open.values():
                 self._stop(trial, "stopped", reason)
+
+
+def _trial(configuration: Configuration, *, repeats: int) -> Trial:
+    number = configuration.trial
+    tasks = tuple(_task_name(number, repeat) for repeat in range(repeats))
+    former = {tasks[repeat]: reached for repeat, reached in configuration.reached.items()}
+    finished = {task for task, reached in former.items() if reached.is_finished}
+    return Trial(number, configuration.params, tasks, former=former, finished=finished)
 
 
 def _task_name(trial: int, repeat: int) -> str:

@@ -243,7 +243,8 @@ class TaskEnded(Event):
 class TrialStarted(Event):
     """A sweep tries a configuration, with one task for each repeat.
 
-    `tasks` is [] if a former run tried the configuration.
+    `tasks` lacks the repeats that a former run finished; it is [] if that run
+    finished them all.
     """
 
     kind = "trial-started"
