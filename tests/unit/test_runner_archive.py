@@ -110,6 +110,31 @@ def test_a_sparse_file_stays_sparse(tmp_path: Path, name: str) -> None:
     assert (tmp_path / "b" / "t").read_text() == "after it"
 
 
+def test_8_gib_of_data_in_a_sparse_file_leave_later_files_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "a"
+    source.mkdir()
+    with (source / "data").open("wb") as file:
+        file.truncate(40 << 30)
+    (source / "later").write_text("after it")
+    entries, _ = archive.scan(str(source))
+    later = b"".join(archive.parts([entries["later"]])) + END
+    monkeypatch.setattr(archive, "_segments", lambda *_: [(0, 9 << 30)])
+    first = next(archive.parts([entries["data"]]))
+
+    # The data between is a hole, which `tarfile` skips.
+    packed = tmp_path / "packed.tar"
+    with packed.open("wb") as file:
+        file.write(first)
+        file.seek((9 << 30) - archive.PART, os.SEEK_CUR)
+        file.write(later)
+
+    with tarfile.open(packed) as tar:
+        sizes = {member.name: member.size for member in tar}
+    assert sizes == {"data": 40 << 30, "later": 8}
+
+
 def test_a_file_that_shrinks_while_it_is_read_costs_only_itself(tmp_path: Path) -> None:
     source = tmp_path / "a"
     source.mkdir()

@@ -383,12 +383,14 @@ def _sparse_header(
     ).encode()
     extents += bytes(-len(extents) % _BLOCK)
     member = tarfile.TarInfo("GNUSparseFile.0")
+    fields = {"major": "1", "minor": "0", "name": name, "realsize": str(found.st_size)}
+    member.pax_headers = {f"GNU.sparse.{key}": value for key, value in fields.items()}
+    # Only these fields: `tarfile` takes a `size` among them, as from 8 GiB on, for the real size.
+    extended = member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")[:-_BLOCK]
     member.mode = stat.S_IMODE(found.st_mode)
     member.mtime = found.st_mtime_ns // 1_000_000_000
     member.size = len(extents) + sent
-    fields = {"major": "1", "minor": "0", "name": name, "realsize": str(found.st_size)}
-    member.pax_headers = {f"GNU.sparse.{key}": value for key, value in fields.items()}
-    return member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape") + extents
+    return extended + member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape") + extents
 
 
 def _header(
