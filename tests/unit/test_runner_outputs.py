@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trainyard_runner.node.attempt import Attempt
 from trainyard_runner.node.checkpoint import CheckpointWatch
 from trainyard_runner.node.outputs import Message, OutputWatch
 from trainyard_runner.node.transfers import Transfers
+from trainyard_runner.node.workspace import Spare
 from trainyard_runner.wire import archive
 from trainyard_runner.wire.outputs import apply
 
@@ -233,6 +235,32 @@ def test_an_output_larger_than_the_limit_is_left_out_and_smaller_are_sent(tmp_pa
     reason = "0.191 MiB of outputs are more than the job's outputs_limit of 0.0954 MiB"
     assert said and said["left_out"] == [f"large.bin: {reason}"]
     assert outputs.watch.left_out[0].is_lost
+
+
+def test_outputs_under_the_name_of_a_declared_output_count_as_lost(tmp_path: Path) -> None:
+    order: Any = {"task": "t", "attempt": 1, "outputs": ["logs", "logs/deep", "model"]}
+    attempt = Attempt(
+        order, home=tmp_path, files=None, gpus=[], node="n", package=None, spare=Spare()
+    )
+    (root,) = (tmp_path / "work").iterdir()
+    for name in [
+        "job/logs/lib.log",
+        "job/logs/curve.csv",
+        "job/logs/deep/a",
+        "job/model/part",
+        "output/logs/metrics.csv",
+        "output/logs/curve.csv",
+        "output/model",
+    ]:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+
+    entries, left_out = attempt._outputs()
+    assert [str(item) for item in left_out if item.is_lost] == [
+        "logs/curve.csv: a declared output has the same name",
+        "model: a declared output has the same name",
+    ]
+    assert {"logs/lib.log", "logs/metrics.csv", "logs/deep/a", "model/part"} < set(entries)
 
 
 def test_a_slow_look_at_outputs_delays_the_next_one(tmp_path: Path) -> None:

@@ -180,6 +180,19 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
     return kept
 
 
+def hidden(entries: Entries, *, by: Entries) -> list[LeftOut]:
+    """Return the entries that are lost, because a declared output has the name.
+
+    Two directories of the same name are sent as one.
+    """
+    left_out = []
+    for name, entry in entries.items():
+        other = by.get(name)
+        if other is not None and not (stat.S_ISDIR(entry.mode) and stat.S_ISDIR(other.mode)):
+            left_out.append(LeftOut(name, "a declared output has the same name", is_lost=True))
+    return left_out
+
+
 def stays_inside(name: str, target: str) -> bool:
     """Return whether a link stays inside, even if other paths become links.
 
