@@ -369,3 +369,29 @@ def test_a_checkpoint_beyond_the_limit_is_not_sent_and_that_is_said_once(tmp_pat
     ((kind, text),) = [*checkpoint.watch.last(), *checkpoint.watch.last()]
     assert kind == "note"
     assert "outputs_limit" in text
+
+
+def test_a_link_that_leads_out_of_a_checkpoint_is_noted_once(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    (tmp_path / "last.pt").symlink_to("/elsewhere/x.pt")
+    note = ("note", "not in the checkpoint: last.pt: a link that leads outside (/elsewhere/x.pt)")
+    assert list(checkpoint.watch.last()) == [note]
+    checkpoint.write("model", "one")
+    messages = list(checkpoint.watch.last())
+    assert [kind for kind, _ in messages] == ["checkpoint-part", "checkpoint"]
+
+
+def test_a_checkpoint_directory_that_became_a_link_keeps_the_last_snapshot(tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoint"
+    directory.mkdir()
+    checkpoint = Checkpoint(directory)
+    checkpoint.write("model", "one")
+    assert sent(list(checkpoint.watch.last())) == {"model": "one"}
+    directory.rename(tmp_path / "elsewhere")
+    directory.symlink_to("elsewhere")
+    messages = []
+    for now in (1.0, 1.4, 4.0):
+        checkpoint.now = now
+        messages += list(checkpoint.watch.look())
+    messages += list(checkpoint.watch.last())
+    assert messages == [("note", "not in the checkpoint: .: a link or file took its place")]
