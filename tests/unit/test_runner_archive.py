@@ -61,6 +61,22 @@ def test_a_link_that_leads_outside_is_left_out(tmp_path: Path, target: str) -> N
     ]
 
 
+def test_a_link_to_an_output_through_linked_directories_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "2024").mkdir(parents=True)
+    (tmp_path / "runs" / "2024" / "c.pt").touch()
+    (tmp_path / "runs" / "current").symlink_to("newest")
+    (tmp_path / "runs" / "newest").symlink_to("2024")
+    (tmp_path / "latest.pt").symlink_to("runs/current/c.pt")
+    (tmp_path / "latest").symlink_to("runs/current")
+    (tmp_path / "circle").symlink_to("circle/x")
+    entries, left_out = archive.scan(str(tmp_path))
+    assert archive.without_loose_links(entries, left_out) == entries
+
+    del entries["runs/2024/c.pt"]
+    assert "latest.pt" not in archive.without_loose_links(entries, left_out)
+    assert left_out == [lost("latest.pt", "a link to runs/current/c.pt, which is no output")]
+
+
 def test_a_declared_file_is_found_under_its_own_name(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_text("m")
     assert list(archive.scan_one(str(tmp_path / "model.pt"), "out/model.pt")[0]) == ["out/model.pt"]

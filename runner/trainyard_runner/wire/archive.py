@@ -16,10 +16,11 @@ import stat
 import tarfile
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 PART = 1024 * 1024
 _BLOCK = 512
+_MOST_LINKS = 40  # as Linux follows in one path
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -165,10 +166,13 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
     """
     kept: Entries = {}
     for name, entry in entries.items():
-        target = entry.target and posixpath.normpath(
-            posixpath.join(posixpath.dirname(name), entry.target)
-        )
-        if target and target != "." and target not in entries and Path(entry.path).exists():
+        target = entry.target and _target(name, entry.target)
+        if (
+            target
+            and target != "."
+            and _end(target, entries) not in entries
+            and Path(entry.path).exists()
+        ):
             left_out.append(
                 LeftOut(
                     name, f"a link to {ascii(target)[1:-1][:200]}, which is no output", is_lost=True
@@ -240,6 +244,25 @@ class Incoming:
         with contextlib.suppress(OSError):
             self._file.close()
         self._part.unlink(missing_ok=True)
+
+
+def _target(name: str, target: str) -> str:
+    """Return the path in the archive that a link leads to by its text."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+
+
+def _end(path: str, entries: Entries) -> str:
+    """Return the path without links among its parent directories."""
+    for _ in range(_MOST_LINKS):
+        for parent in reversed(PurePosixPath(path).parents):
+            entry = entries.get(str(parent))
+            if entry is not None and entry.target is not None:
+                rest = path[len(entry.name) + 1 :]
+                path = posixpath.normpath(posixpath.join(_target(entry.name, entry.target), rest))
+                break
+        else:
+            return path
+    return path
 
 
 def _listing(directory: str) -> list[str]:
