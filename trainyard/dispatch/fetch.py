@@ -45,10 +45,11 @@ class UnwrittenError(OutsideError):
 
 @dataclass
 class _Progress:
-    """What one fetcher has applied of a task's outputs.
+    """The progress of one fetcher with a task's outputs.
 
-    `lost`: files that could not be written. While there are any, the fetched
-    archives do not count as fetched, so that the next fetch tries them again.
+    `applied`: the number of the last archive that it has unpacked. `lost`:
+    files that could not be written. While there are any, later archives do not
+    count as fetched, so that the next command tries all of them again.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
