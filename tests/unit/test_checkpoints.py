@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -216,3 +217,43 @@ def test_fetch_reports_checkpoints_lost_with_their_cluster_and_the_time(
 
 def line_of(event: Event) -> str:
     return json.dumps(event.line()) + "\n"
+
+
+def test_a_checkpoint_that_cannot_be_written_here_is_not_kept_in_part(
+    tmp_path: Path, head: Head
+) -> None:
+    unwritable = tarfile.TarInfo("n" * 300).tobuf(tarfile.GNU_FORMAT)
+    head.tar = head.sent = unwritable + head.tar
+    run, state = a_run(tmp_path, head)
+    for _ in range(2):
+        fetcher = fetch.Fetcher(cast(RayApi, head), run, note=lambda _: None)
+        fetcher.fetch_checkpoints("node", state)
+        fetcher.wait()
+        (error,) = fetcher.wait_for_checkpoints()
+        assert "the checkpoint of a cannot be written here: nnn" in error.what
+        assert not run.checkpoint("a").exists()
+
+
+def test_other_checkpoints_come_home_beside_one_that_cannot_be_written(
+    tmp_path: Path, head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = a_run(tmp_path, head)
+    whole = head.tar
+    in_b = head.event("b")
+    head.tar = tarfile.TarInfo("n" * 300).tobuf(tarfile.GNU_FORMAT) + whole
+    ended = an_event("run-ended", state="failed", exit=1, seconds=2.0)
+    run.events.write_text("".join(map(line_of, (head.event("a"), in_b, ended))))
+
+    @contextmanager
+    def file(node_id: str, filename: str) -> Iterator[Iterator[bytes]]:
+        if filename.endswith("/a.tar"):
+            yield iter([head.tar])
+        else:
+            yield iter([whole])
+
+    monkeypatch.setattr(head, "file", file)
+    monkeypatch.setattr(runs, "ray_of", lambda _: nullcontext(head))
+    now = runs.fetch(run, lambda _: Endpoint("lab", ""), screen=Screen(), checkpoints=True)
+    assert now.unfetched is not None
+    assert "checkpoints of 1 task are still on the cluster" in now.unfetched.what
+    assert [run.checkpoint(task).exists() for task in ("a", "b")] == [False, True]

@@ -6,6 +6,7 @@ The cluster is a dict of files.
 from __future__ import annotations
 
 import hashlib
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,12 +50,14 @@ class Cluster:
         whole: bool = False,
         attempt: int = 1,
         removed: tuple[str, ...] = (),
+        unwritable: str = "",
         **more: Any,
     ) -> None:
-        """Let the task send all files it has by now."""
-        content = b"".join(archive.parts(archive.scan(str(self.task))[0].values(), [])) + bytes(
-            1024
-        )
+        """Let the task send all files it has by now, and one `unwritable` here."""
+        content = b"".join(archive.parts(archive.scan(str(self.task))[0].values(), []))
+        if unwritable:
+            content += tarfile.TarInfo(unwritable).tobuf(tarfile.GNU_FORMAT)
+        content += bytes(1024)
         file = f"outputs/a.{number}.tar"
         self.files[f"trainyard/job-1/{file}"] = content
 
@@ -134,3 +137,30 @@ def test_a_whole_archive_replaces_local_files_and_lost_archives(cluster: Cluster
     cluster.sends(3, whole=True)
     del cluster.files["trainyard/job-1/outputs/a.2.tar"]
     assert cluster.comes_home() == {"new": "o"}
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_outputs_that_cannot_be_written_are_an_error_at_each_fetch(
+    cluster: Cluster, is_whole: bool
+) -> None:
+    cluster.sends(1, whole=True)
+    assert cluster.comes_home() == {}
+    cluster.sends(2, whole=is_whole, unwritable="n" * 300)
+    (cluster.task / "later").write_text("l")
+    cluster.sends(3)
+    for _ in range(2):
+        with pytest.raises(OutsideError, match="outputs of a cannot be written here: nnn"):
+            cluster.comes_home()
+        assert store.fetched(cluster.run.outputs("a")) == 1
+        assert (cluster.run.outputs("a") / "later").read_text() == "l"
+
+
+@pytest.mark.parametrize("replacing", [{"whole": True}, {"removed": ("n" * 300,)}])
+def test_an_unwritten_output_that_is_gone_is_no_error(
+    cluster: Cluster, replacing: dict[str, Any]
+) -> None:
+    cluster.sends(1, whole=True, unwritable="n" * 300)
+    (cluster.task / "later").write_text("l")
+    cluster.sends(2, **replacing)
+    assert cluster.comes_home() == {"later": "l"}
+    assert store.fetched(cluster.run.outputs("a")) == 2

@@ -74,6 +74,12 @@ def test_too_big_a_directory_names_its_biggest_files(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("line", ["!", "\\", "foo\\", "[z-a]", "[a-\\d]"])
+def test_an_ignore_file_s_invalid_line_ignores_nothing(tmp_path: Path, line: str) -> None:
+    write(tmp_path, {".gitignore": f"*.log\n{line}\n*.tmp\n", "a": "", "x.log": "", "x.tmp": ""})
+    assert sent(tmp_path) == [".gitignore", "a"]
+
+
 def test_each_left_out_path_names_its_ignore_file(tmp_path: Path) -> None:
     root = write(
         tmp_path,

@@ -117,6 +117,28 @@ def test_a_package_is_copied_without_its_ignored_files(tmp_path: Path) -> None:
     assert (copy.name, found) == ("package", [".gitignore", "pyproject.toml", "src/a.py"])
 
 
+def test_a_link_among_more_files_is_sent_under_its_own_name(tmp_path: Path) -> None:
+    for name in ("job/train.py", "shared/ckpt_0100.pt", "shared/data/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "shared" / "latest.pt").symlink_to("ckpt_0100.pt")
+    (tmp_path / "job" / "ignored").symlink_to("../shared/data")
+    (tmp_path / "job" / ".gitignore").write_text("ignored\n")
+    (tmp_path / "door").symlink_to("job")
+    names = ("../shared/latest.pt", "ignored", "../shared/data/..", str(tmp_path / "door/train.py"))
+    env = RuntimeEnv(files=names)
+    prepared = plan.prepare(CLUSTER, job(runtime_env=env), tmp_path / "job")
+    assert [file.name for file in prepared.files.files] == [
+        ".gitignore",
+        "ignored/x",
+        "latest.pt",
+        "shared/ckpt_0100.pt",
+        "shared/data/x",
+        "shared/latest.pt",
+        "train.py",
+    ]
+
+
 def test_a_bad_wheel_or_package_is_named_with_every_other_problem(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     env = RuntimeEnv(wheels=("empty", "b.whl"), pip=(f"{WHEELS}c.whl",), files=("nosuch",))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from tests.run_events import an_event
 from trainyard.errors import OutsideError, RequestError
-from trainyard.results import store
+from trainyard.results import account, store
+from trainyard.results.state import RunState
 
 
 @pytest.fixture
@@ -172,3 +175,13 @@ def test_a_run_that_cannot_be_recorded_is_an_error_with_its_directory(tmp_path: 
         "results cannot be written, and nothing was started: not a directory",
         str(tmp_path / "results" / "ant-1"),
     )
+
+
+def test_a_name_that_is_not_utf_8_is_kept_in_the_record(tmp_path: Path) -> None:
+    left_out = [os.fsdecode(b"caf\xe9.txt")]
+    sent = {"files": 1, "bytes": 1, "left_out": left_out, "left_out_count": 1}
+    run = store.create(tmp_path, {"run": "a-1", "sent": sent}, cluster="", job="")
+    assert run.record()["sent"] == sent
+    state = RunState(run=run.name, cluster="", job="a", tasks=[])
+    state.apply(an_event("run-ended", time=1.0, state="succeeded", exit=0, seconds=9.0))
+    assert "1 left out (caf\\udce9.txt)" in account.extent(run, state)

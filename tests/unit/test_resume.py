@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 from collections.abc import Collection
@@ -140,6 +141,24 @@ def test_a_resumed_run_skips_successes_and_inherits_local_files(here: Path) -> N
     ]
 
     assert store.fetched(new.outputs("seed=1")) == 1
+
+
+def test_a_resumed_run_copies_files_where_hard_links_are_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    run = former(here, ("seed=0", "succeeded"), ("seed=1", "failed"))
+    run.outputs("seed=0").mkdir(parents=True)
+    (run.outputs("seed=0") / "file").write_text("x")
+    (run.outputs("seed=0") / "latest").symlink_to("file")
+    prepared, _ = ready(run)
+    new = RunDirectory(here / "results" / "rl-2")
+    link(prepared.resumed, new)
+    assert (new.outputs("seed=0") / "file").read_text() == "x"
+    assert (new.outputs("seed=0") / "latest").readlink() == Path("file")
 
 
 def test_a_job_that_has_changed_is_said_and_flags_count_again(here: Path) -> None:

@@ -61,6 +61,22 @@ def test_a_link_that_leads_outside_is_left_out(tmp_path: Path, target: str) -> N
     ]
 
 
+def test_a_link_to_an_output_through_linked_directories_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "2024").mkdir(parents=True)
+    (tmp_path / "runs" / "2024" / "c.pt").touch()
+    (tmp_path / "runs" / "current").symlink_to("newest")
+    (tmp_path / "runs" / "newest").symlink_to("2024")
+    (tmp_path / "latest.pt").symlink_to("runs/current/c.pt")
+    (tmp_path / "latest").symlink_to("runs/current")
+    (tmp_path / "circle").symlink_to("circle/x")
+    entries, left_out = archive.scan(str(tmp_path))
+    assert archive.without_loose_links(entries, left_out) == entries
+
+    del entries["runs/2024/c.pt"]
+    assert "latest.pt" not in archive.without_loose_links(entries, left_out)
+    assert left_out == [lost("latest.pt", "a link to runs/current/c.pt, which is no output")]
+
+
 def test_a_declared_file_is_found_under_its_own_name(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_text("m")
     assert list(archive.scan_one(str(tmp_path / "model.pt"), "out/model.pt")[0]) == ["out/model.pt"]
@@ -108,6 +124,31 @@ def test_a_sparse_file_stays_sparse(tmp_path: Path, name: str) -> None:
         assert file.read(8) == b"\0\0data\0\0"
 
     assert (tmp_path / "b" / "t").read_text() == "after it"
+
+
+def test_8_gib_of_data_in_a_sparse_file_leave_later_files_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "a"
+    source.mkdir()
+    with (source / "data").open("wb") as file:
+        file.truncate(40 << 30)
+    (source / "later").write_text("after it")
+    entries, _ = archive.scan(str(source))
+    later = b"".join(archive.parts([entries["later"]])) + END
+    monkeypatch.setattr(archive, "_segments", lambda *_: [(0, 9 << 30)])
+    first = next(archive.parts([entries["data"]]))
+
+    # The data between is a hole, which `tarfile` skips.
+    packed = tmp_path / "packed.tar"
+    with packed.open("wb") as file:
+        file.write(first)
+        file.seek((9 << 30) - archive.PART, os.SEEK_CUR)
+        file.write(later)
+
+    with tarfile.open(packed) as tar:
+        sizes = {member.name: member.size for member in tar}
+    assert sizes == {"data": 40 << 30, "later": 8}
 
 
 def test_a_file_that_shrinks_while_it_is_read_costs_only_itself(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trainyard_runner.node.attempt import Attempt
 from trainyard_runner.node.checkpoint import CheckpointWatch
 from trainyard_runner.node.outputs import Message, OutputWatch
 from trainyard_runner.node.transfers import Transfers
+from trainyard_runner.node.workspace import Spare
 from trainyard_runner.wire import archive
 from trainyard_runner.wire.outputs import apply
 
@@ -235,6 +237,32 @@ def test_an_output_larger_than_the_limit_is_left_out_and_smaller_are_sent(tmp_pa
     assert outputs.watch.left_out[0].is_lost
 
 
+def test_outputs_under_the_name_of_a_declared_output_count_as_lost(tmp_path: Path) -> None:
+    order: Any = {"task": "t", "attempt": 1, "outputs": ["logs", "logs/deep", "model"]}
+    attempt = Attempt(
+        order, home=tmp_path, files=None, gpus=[], node="n", package=None, spare=Spare()
+    )
+    (root,) = (tmp_path / "work").iterdir()
+    for name in [
+        "job/logs/lib.log",
+        "job/logs/curve.csv",
+        "job/logs/deep/a",
+        "job/model/part",
+        "output/logs/metrics.csv",
+        "output/logs/curve.csv",
+        "output/model",
+    ]:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+
+    entries, left_out = attempt._outputs()
+    assert [str(item) for item in left_out if item.is_lost] == [
+        "logs/curve.csv: a declared output has the same name",
+        "model: a declared output has the same name",
+    ]
+    assert {"logs/lib.log", "logs/metrics.csv", "logs/deep/a", "model/part"} < set(entries)
+
+
 def test_a_slow_look_at_outputs_delays_the_next_one(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path)
     outputs.write("a", "a")
@@ -341,3 +369,29 @@ def test_a_checkpoint_beyond_the_limit_is_not_sent_and_that_is_said_once(tmp_pat
     ((kind, text),) = [*checkpoint.watch.last(), *checkpoint.watch.last()]
     assert kind == "note"
     assert "outputs_limit" in text
+
+
+def test_a_link_that_leads_out_of_a_checkpoint_is_noted_once(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    (tmp_path / "last.pt").symlink_to("/elsewhere/x.pt")
+    note = ("note", "not in the checkpoint: last.pt: a link that leads outside (/elsewhere/x.pt)")
+    assert list(checkpoint.watch.last()) == [note]
+    checkpoint.write("model", "one")
+    messages = list(checkpoint.watch.last())
+    assert [kind for kind, _ in messages] == ["checkpoint-part", "checkpoint"]
+
+
+def test_a_checkpoint_directory_that_became_a_link_keeps_the_last_snapshot(tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoint"
+    directory.mkdir()
+    checkpoint = Checkpoint(directory)
+    checkpoint.write("model", "one")
+    assert sent(list(checkpoint.watch.last())) == {"model": "one"}
+    directory.rename(tmp_path / "elsewhere")
+    directory.symlink_to("elsewhere")
+    messages = []
+    for now in (1.0, 1.4, 4.0):
+        checkpoint.now = now
+        messages += list(checkpoint.watch.look())
+    messages += list(checkpoint.watch.last())
+    assert messages == [("note", "not in the checkpoint: .: a link or file took its place")]

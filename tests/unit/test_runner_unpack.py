@@ -114,3 +114,23 @@ def test_a_broken_archive_is_an_error(tmp_path: Path) -> None:
     for content in (b"not a tar" * 100, sparse.tobuf(tarfile.PAX_FORMAT) + bytes(2048)):
         with pytest.raises(tarfile.TarError):
             extract(io.BytesIO(content), tmp_path)
+
+
+MEMBER = member("file").tobuf()
+BLOCK = bytes(512)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (MEMBER, "empty header"),
+        (MEMBER + BLOCK, "within its end mark"),
+        (MEMBER + b"x" * 512 + 2 * BLOCK, "bad checksum|invalid header"),
+        (MEMBER + 2 * BLOCK + MEMBER + 2 * BLOCK, "follows the archive's end mark"),
+    ],
+)
+def test_an_archive_that_seems_to_end_early_is_an_error(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    with pytest.raises(tarfile.ReadError, match=message):
+        extract([content], tmp_path)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainyard_runner.wire import names, outputs, tree
@@ -23,6 +25,7 @@ from trainyard.results import store
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import FileMissingError, RayApi, RefusedError
+from trainyard.wording import named
 
 _BLOCK = 1024 * 1024
 _TRIES = 5
@@ -30,6 +33,28 @@ _AT_ONCE = 2
 _WORTH_A_LINE = 50_000_000
 
 Note = Callable[[str], None]
+
+
+class UnwrittenError(OutsideError):
+    """An archive arrived, and this machine could not write all its files."""
+
+    def __init__(self, kind: str, task: str, lost: list[LeftOut], *, where: Path) -> None:
+        listed = named([str(item) for item in lost])
+        super().__init__(f"{kind} of {task} cannot be written here: {listed}", where=str(where))
+
+
+@dataclass
+class _Progress:
+    """The progress of one fetcher with a task's outputs.
+
+    `applied`: the number of the last archive that it has unpacked. `lost`:
+    files that could not be written. While there are any, later archives do not
+    count as fetched, so that the next command tries all of them again.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    applied: int = 0
+    lost: list[LeftOut] = field(default_factory=list)
 
 
 class Fetcher:
@@ -45,6 +70,7 @@ class Fetcher:
         self._note = note
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch")
         self._checkpoints = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._progress: dict[str, _Progress] = {}
         self._failed: dict[str, tuple[Task, OutsideError]] = {}
         self._without_checkpoint: dict[str, tuple[Task, OutsideError]] = {}
 
@@ -83,8 +109,7 @@ class Fetcher:
 
     def _bring(self, node_id: str, task: Task) -> None:
         try:
-            for archive in task.missing(self._run):
-                self._fetch(node_id, task.name, archive)
+            self._bring_outputs(node_id, task)
         except OutsideError as error:
             self._failed[task.name] = (task, error)
         except Exception as error:  # other tasks are still fetched; `wait` returns the error
@@ -100,21 +125,49 @@ class Fetcher:
             what = f"the checkpoint of {task.name} could not be stored: {error}"
             self._without_checkpoint[task.name] = (task, OutsideError(what))
 
-    def _fetch(self, node_id: str, task: str, archive: OutputsKept) -> None:
+    def _bring_outputs(self, node_id: str, task: Task) -> None:
+        progress = self._progress.setdefault(task.name, _Progress())
+        with progress.lock:
+            for archive in task.missing(self._run):
+                if archive.number > progress.applied:
+                    self._fetch(node_id, task.name, archive, progress)
+            if progress.lost:
+                place = self._run.outputs(task.name)
+                raise UnwrittenError("outputs", task.name, progress.lost, where=place)
+
+    def _fetch(self, node_id: str, task: str, archive: OutputsKept, progress: _Progress) -> None:
         if archive.bytes >= _WORTH_A_LINE:
             self._note(f"{task}: fetching {archive.bytes / 1e6:.0f} MB of outputs")
-        for left_out in apply_archive(self._ray, self._run, node_id, task, archive):
+
+        if archive.whole and not archive.each_attempt:
+            progress.lost = []
+        progress.lost = [item for item in progress.lost if item.name not in archive.removed]
+        is_complete = not progress.lost
+        for left_out in apply_archive(
+            self._ray, self._run, node_id, task, archive, is_complete=is_complete
+        ):
             self._note(f"{task}: left out of its outputs: {left_out}")
+            if left_out.is_lost:
+                progress.lost.append(left_out)
+        progress.applied = archive.number
 
 
 def apply_archive(
-    ray: RayApi, run: RunDirectory, node_id: str, task: str, kept: OutputsKept
+    ray: RayApi,
+    run: RunDirectory,
+    node_id: str,
+    task: str,
+    kept: OutputsKept,
+    *,
+    is_complete: bool = True,
 ) -> list[LeftOut]:
     """Fetch an archive, and apply it to a task's outputs, but only once.
 
     A `whole` archive replaces the outputs; any other has the changes since the
-    previous archive. Returns the files that could not be written. Raises
-    OutsideError if the archive is damaged, or cannot be fetched.
+    previous archive. Returns the files that could not be written: if any is
+    lost, or `is_complete` is false because one of an earlier archive is, the
+    archive does not count as fetched. Raises OutsideError if the archive is
+    damaged, or cannot be fetched.
     """
     place = run.outputs(task)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -136,8 +189,9 @@ def apply_archive(
             else:
                 left_out = outputs.apply(_pieces(spool), target, removed=kept.removed)
 
-        number.truncate(0)
-        number.write(str(kept.number))
+        if is_complete and not any(item.is_lost for item in left_out):
+            number.truncate(0)
+            number.write(str(kept.number))
 
     return left_out
 
@@ -147,7 +201,8 @@ def fetch_checkpoint(
 ) -> None:
     """Fetch a task's last checkpoint, unless it is here; rename an older one.
 
-    Raises OutsideError if the checkpoint is damaged, or cannot be fetched.
+    Raises OutsideError if the checkpoint is damaged, cannot be fetched, or
+    cannot be written in full.
     """
     if task.checkpoint is None:
         return
@@ -172,6 +227,11 @@ def fetch_checkpoint(
                 left_out = _unpacked(spool, arrived, beside=arrived)
             for file in left_out:
                 note(f"{task.name}: left out of its checkpoint: {file}")
+
+            lost = [file for file in left_out if file.is_lost]
+            if lost:
+                tree.remove(str(arrived))
+                raise UnwrittenError("the checkpoint", task.name, lost, where=place)
 
         store.keep_checkpoint(run, task.name, arrived, seq=seq)
 

@@ -10,6 +10,7 @@ not, because such a job may be installed inside an unrelated repository.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,8 +106,18 @@ def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES
             source = file.relative_to(root).as_posix()
         else:
             source = str(file)
-        rules.append(Rules(source, directory, GitIgnoreSpec.from_lines(lines)))
+        valid = [line for line in lines if _is_valid(line)]
+        rules.append(Rules(source, directory, GitIgnoreSpec.from_lines(valid)))
     return rules
+
+
+def _is_valid(line: str) -> bool:
+    """Return whether pathspec takes a line; git ignores lines like `[z-a]`."""
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return False
+    return True
 
 
 def _parents_in_repository(root: Path) -> list[Path]:

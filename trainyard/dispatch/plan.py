@@ -233,7 +233,7 @@ def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) 
     empty: list[str] = []
 
     for index, name in enumerate(names):
-        path = (found.directory / name).resolve()
+        path = _own_path(found.directory / name)
         inside = path.is_relative_to(found.directory)
         if inside:
             place = path.relative_to(found.directory).as_posix()
@@ -254,6 +254,13 @@ def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) 
                     empty.append(directory)
 
     return Listing(found.directory, tuple(files), (), tuple(empty))
+
+
+def _own_path(path: Path) -> Path:
+    """Resolve the directories above a path; a link keeps its own name."""
+    if path.name == "..":
+        return path.resolve()
+    return path.parent.resolve() / path.name
 
 
 def _placed(path: Path, place: str) -> Listing:

@@ -68,7 +68,10 @@ def inherited(run: RunDirectory, task: str, *, each_attempt: bool) -> Inherited:
 
 
 def link(resumed: Resumed, run: RunDirectory) -> None:
-    """Hard-link the former run's outputs and checkpoints into the new run."""
+    """Hard-link the former run's outputs and checkpoints into the new run.
+
+    They are copied where the file system refuses hard links.
+    """
     former = resumed.run
     for task in resumed.plan.skipped:
         _link(former.outputs(task), run.outputs(task))
@@ -149,4 +152,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _hard_link(source: str, target: str) -> None:
-    os.link(source, target, follow_symlinks=False)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)

@@ -13,7 +13,7 @@ from trainyard_runner.wire.events import AttemptEnded, AttemptStarted
 
 from trainyard.dispatch.checkpoints import due, elsewhere, listed, too_large
 from trainyard.dispatch.checkpoints import loss_of as checkpoint_loss
-from trainyard.dispatch.fetch import Fetcher, fetch_checkpoint
+from trainyard.dispatch.fetch import Fetcher, UnwrittenError, fetch_checkpoint
 from trainyard.dispatch.follow import STOP_WITHIN, Follower, Interrupts, Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import (
@@ -268,16 +268,38 @@ def fetch(
         return concluded(RunStatus(run, state))
 
     with _reached(run, state, connect, missing) as ray:
+        unwritten: list[UnwrittenError] = []
         if checkpoints:
-            for task in missing:
-                fetch_checkpoint(ray, run, state.node_id or "", task, note=screen.note)
+            unwritten = _fetch_checkpoints(ray, run, state, missing, note=screen.note)
         unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state, note=screen.note)
         if any(isinstance(error, FileMissingError) for error in unfetched.outputs):
             # A running task may have replaced its archives after its events were read.
             state = _catch_up(ray, run)
             unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state, note=screen.note)
 
+    # `_all_home` has tried again those that are due.
+    said = {error.what for error in unfetched.checkpoints}
+    others = [error for error in unwritten if error.what not in said]
+    unfetched = replace(unfetched, checkpoints=(*unfetched.checkpoints, *others))
     return concluded(RunStatus(run, state), unfetched=unfetched)
+
+
+def _fetch_checkpoints(
+    ray: RayApi,
+    run: RunDirectory,
+    state: RunState,
+    missing: Sequence[Task],
+    *,
+    note: Callable[[str], None],
+) -> list[UnwrittenError]:
+    """Fetch checkpoints; return the errors of those not written."""
+    unwritten = []
+    for task in missing:
+        try:
+            fetch_checkpoint(ray, run, state.node_id or "", task, note=note)
+        except UnwrittenError as error:
+            unwritten.append(error)
+    return unwritten
 
 
 @contextmanager

@@ -120,7 +120,8 @@ def _create(run: RunDirectory, record: Mapping[str, Any], *, cluster: str, job: 
     run.job_file.write_text(job, encoding="utf-8")
     # Written last and atomically: a directory with a run.json is a run.
     part = run.path / ".run.json"
-    part.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    # ASCII: names of files that are not UTF-8 have surrogates.
+    part.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     part.rename(run.path / "run.json")
 
 

@@ -273,11 +273,12 @@ class Attempt:
         return self._child.files_written(self._place.root, mapped_only=True)
 
     def _outputs(self) -> tuple[Entries, list[LeftOut]]:
-        entries, left_out = archive.scan(str(self._place.output))
+        in_output, left_out = archive.scan(str(self._place.output))
+        entries = dict(in_output)
         for declared in self._order["outputs"]:
             found, outside = self._declared(declared)
+            left_out += [*archive.hidden(in_output, by=found), *outside]
             entries.update(found)
-            left_out += outside
         for number, item in enumerate(left_out):
             if self._leads_to_doomed(item, entries):
                 left_out[number] = replace(item, is_lost=True)

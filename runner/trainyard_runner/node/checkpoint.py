@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
-from trainyard_runner.node.outputs import TICK_NS, Message
+from trainyard_runner.node.outputs import TICK_NS, Message, in_words
 from trainyard_runner.wire import archive
+from trainyard_runner.wire.archive import LeftOut
 from trainyard_runner.wire.outputs import data_bytes, sized
 
 QUIET = 0.3
@@ -45,7 +46,9 @@ class CheckpointWatch:
         self._clock = clock
         self._limit = limit
         self._said_too_large = False
-        self._taken, _ = archive.scan(str(directory))
+        self._left_out: list[LeftOut] = []
+        self._noted: list[LeftOut] = []
+        self._taken = self._scan()
         self._kept = {entry.name for entry in self._taken.values() if entry.is_file}
         self._skipped: set[str] = set()
         self._seen = self._taken
@@ -56,7 +59,7 @@ class CheckpointWatch:
     def look(self) -> Iterator[Message]:
         """Send a snapshot if one is due."""
         began = self._clock()
-        now, _ = archive.scan(str(self._directory))
+        now = self._scan()
         # Scans take at most a tenth of the time.
         self.due = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
 
@@ -81,7 +84,8 @@ class CheckpointWatch:
 
         All processes that write to the directory must have ended.
         """
-        now, _ = archive.scan(str(self._directory))
+        now = self._scan()
+        yield from self._note_left_out()
         if now != self._taken or self._skipped:
             yield from self._send(now, skip=set(), strict=True)
 
@@ -100,7 +104,7 @@ class CheckpointWatch:
 
     def _take_file_by_file(self) -> Iterator[Message]:
         for _ in range(_TRIES):
-            now, _ = archive.scan(str(self._directory))
+            now = self._scan()
             open_files = self._writing()
             recent = time.time_ns() - TICK_NS
             unsettled = set()
@@ -120,6 +124,11 @@ class CheckpointWatch:
         With `strict`, any change of the directory during the copy drops the
         snapshot; otherwise, only a change of a copied file does.
         """
+        yield from self._note_left_out()
+        if any(item.is_lost and item.name == "." for item in self._left_out):
+            # The head keeps the former snapshot.
+            return False
+
         size = data_bytes(now)
         if size > self._limit:
             yield from self._note_too_large(size)
@@ -146,6 +155,15 @@ class CheckpointWatch:
         size = sum(entry.size for entry in files)
         yield ("checkpoint", {"bytes": size, "files": len(files) + len(carry), "carry": carry})
         return True
+
+    def _scan(self) -> archive.Entries:
+        entries, self._left_out = archive.scan(str(self._directory))
+        return entries
+
+    def _note_left_out(self) -> Iterator[Message]:
+        if self._left_out and self._left_out != self._noted:
+            self._noted = self._left_out
+            yield ("note", f"not in the checkpoint: {in_words(self._left_out)}")
 
     def _note_too_large(self, size: int) -> Iterator[Message]:
         if not self._said_too_large:

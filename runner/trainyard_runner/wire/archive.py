@@ -16,10 +16,11 @@ import stat
 import tarfile
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 PART = 1024 * 1024
 _BLOCK = 512
+_MOST_LINKS = 40  # as Linux follows in one path
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -165,10 +166,13 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
     """
     kept: Entries = {}
     for name, entry in entries.items():
-        target = entry.target and posixpath.normpath(
-            posixpath.join(posixpath.dirname(name), entry.target)
-        )
-        if target and target != "." and target not in entries and Path(entry.path).exists():
+        target = entry.target and _target(name, entry.target)
+        if (
+            target
+            and target != "."
+            and _end(target, entries) not in entries
+            and Path(entry.path).exists()
+        ):
             left_out.append(
                 LeftOut(
                     name, f"a link to {ascii(target)[1:-1][:200]}, which is no output", is_lost=True
@@ -178,6 +182,19 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
             kept[name] = entry
 
     return kept
+
+
+def hidden(entries: Entries, *, by: Entries) -> list[LeftOut]:
+    """Return the entries that are lost, because a declared output has the name.
+
+    Two directories of the same name are sent as one.
+    """
+    left_out = []
+    for name, entry in entries.items():
+        other = by.get(name)
+        if other is not None and not (stat.S_ISDIR(entry.mode) and stat.S_ISDIR(other.mode)):
+            left_out.append(LeftOut(name, "a declared output has the same name", is_lost=True))
+    return left_out
 
 
 def stays_inside(name: str, target: str) -> bool:
@@ -227,6 +244,25 @@ class Incoming:
         with contextlib.suppress(OSError):
             self._file.close()
         self._part.unlink(missing_ok=True)
+
+
+def _target(name: str, target: str) -> str:
+    """Return the path in the archive that a link leads to by its text."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+
+
+def _end(path: str, entries: Entries) -> str:
+    """Return the path without links among its parent directories."""
+    for _ in range(_MOST_LINKS):
+        for parent in reversed(PurePosixPath(path).parents):
+            entry = entries.get(str(parent))
+            if entry is not None and entry.target is not None:
+                rest = path[len(entry.name) + 1 :]
+                path = posixpath.normpath(posixpath.join(_target(entry.name, entry.target), rest))
+                break
+        else:
+            return path
+    return path
 
 
 def _listing(directory: str) -> list[str]:
@@ -383,12 +419,14 @@ def _sparse_header(
     ).encode()
     extents += bytes(-len(extents) % _BLOCK)
     member = tarfile.TarInfo("GNUSparseFile.0")
+    fields = {"major": "1", "minor": "0", "name": name, "realsize": str(found.st_size)}
+    member.pax_headers = {f"GNU.sparse.{key}": value for key, value in fields.items()}
+    # Only these fields: `tarfile` takes a `size` among them, as from 8 GiB on, for the real size.
+    extended = member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")[:-_BLOCK]
     member.mode = stat.S_IMODE(found.st_mode)
     member.mtime = found.st_mtime_ns // 1_000_000_000
     member.size = len(extents) + sent
-    fields = {"major": "1", "minor": "0", "name": name, "realsize": str(found.st_size)}
-    member.pax_headers = {f"GNU.sparse.{key}": value for key, value in fields.items()}
-    return member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape") + extents
+    return extended + member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape") + extents
 
 
 def _header(

@@ -19,24 +19,39 @@ def unpack(pieces: Iterable[bytes], directory: Path) -> list[LeftOut]:
     """Extract a tar archive from pieces; return the members left out.
 
     A member replaces an existing path of the same name only once it is
-    complete. Raises tarfile.TarError for a damaged archive, and OSError for a
-    full disk.
+    complete. Raises tarfile.TarError for an archive that is damaged or has no
+    end mark, and OSError for a full disk.
     """
     directory.mkdir(parents=True, exist_ok=True)
     target = _Target(str(directory))
     left_out = []
     try:
-        with tarfile.open(fileobj=_Pieces(pieces), mode="r|", bufsize=PART) as archive:
+        with tarfile.open(
+            fileobj=_Pieces(pieces), mode="r|", bufsize=PART, tarinfo=_Member
+        ) as archive:
             for member in archive:
                 reason = _extract(archive, member, target)
                 if reason:
                     is_lost = member.isreg() or member.isdir()
                     left_out.append(LeftOut(member.name, reason, is_lost=is_lost))
+            _check_end(archive)
     except (ValueError, LookupError) as error:
         # `tarfile` does not check numbers in extended headers.
         raise tarfile.ReadError(f"a damaged header: {error}") from error
 
     return left_out
+
+
+def _check_end(archive: tarfile.TarFile) -> None:
+    """Raise ReadError unless only zeros follow the end mark's first block."""
+    rest = archive.fileobj
+    block = rest.read(PART) if rest else b""
+    if not block:
+        raise tarfile.ReadError("the archive ends within its end mark")
+    while block:
+        if block.strip(b"\0"):
+            raise tarfile.ReadError("content follows the archive's end mark")
+        block = rest.read(PART)
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: _Target) -> str | None:
@@ -132,6 +147,23 @@ def _rename(part: Path, path: Path) -> None:
     except IsADirectoryError:
         tree.remove(str(path))
         part.replace(path)
+
+
+class _Member(tarfile.TarInfo):
+    """A member of an archive that must have an end mark.
+
+    `tarfile` itself takes a missing or damaged header for the archive's end.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            is_end_mark = len(buf) == tarfile.BLOCKSIZE and not any(buf)
+            if is_end_mark:
+                raise
+            raise tarfile.ReadError(f"neither a member nor the end mark: {error}") from error
 
 
 class _Pieces(io.RawIOBase):
