@@ -166,18 +166,13 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
     """
     kept: Entries = {}
     for name, entry in entries.items():
-        target = entry.target and _target(name, entry.target)
-        if (
-            target
-            and target != "."
-            and _end(target, entries) not in entries
-            and Path(entry.path).exists()
-        ):
-            left_out.append(
-                LeftOut(
-                    name, f"a link to {ascii(target)[1:-1][:200]}, which is no output", is_lost=True
-                )
-            )
+        target = "."
+        if entry.target:
+            target = _target(name, entry.target)
+        is_loose = target != "." and _end(target, entries) not in entries
+        if is_loose and Path(entry.path).exists():
+            reason = f"a link to {ascii(target)[1:-1][:200]}, which is no output"
+            left_out.append(LeftOut(name, reason, is_lost=True))
         else:
             kept[name] = entry
 
@@ -254,15 +249,21 @@ def _target(name: str, target: str) -> str:
 def _end(path: str, entries: Entries) -> str:
     """Return the path without links among its parent directories."""
     for _ in range(_MOST_LINKS):
-        for parent in reversed(PurePosixPath(path).parents):
-            entry = entries.get(str(parent))
-            if entry is not None and entry.target is not None:
-                rest = path[len(entry.name) + 1 :]
-                path = posixpath.normpath(posixpath.join(_target(entry.name, entry.target), rest))
-                break
-        else:
+        link = _linked_parent(path, entries)
+        if link is None:
             return path
+        rest = path[len(link.name) + 1 :]
+        path = posixpath.normpath(posixpath.join(_target(link.name, link.target or ""), rest))
     return path
+
+
+def _linked_parent(path: str, entries: Entries) -> Entry | None:
+    """Return the topmost parent directory of a path that is a link."""
+    for parent in reversed(PurePosixPath(path).parents):
+        entry = entries.get(str(parent))
+        if entry is not None and entry.target is not None:
+            return entry
+    return None
 
 
 def _listing(directory: str) -> list[str]:
