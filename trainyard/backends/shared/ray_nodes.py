@@ -45,9 +45,9 @@ RAY_CLIENT_PORT = 10001
 DASHBOARD_SECONDS = 150
 # A loaded dashboard may be slow, but one request must not delay the polling loop longer than this.
 ANSWER_SECONDS = 10.0
-# A process's start time is relative to a boot time in whole seconds, so it may be off by one. A
-# new node joins Ray only seconds after its start.
-CLOCK_SECONDS = 1.0
+# A clock may be corrected by this much while a node starts. A new node joins Ray only a second or
+# two after its start.
+CLOCK_SECONDS = 0.5
 
 
 # Fields of a plan that only Ray reads. They are recorded only if they have a value.
