@@ -281,7 +281,7 @@ def test_a_node_without_requests_may_use_the_machine_and_zero_cpus_is_zero() -> 
     [
         (100.0, {"cpu-0": 130.0}, True),
         (133.0, {"cpu-0": 130.0}, False),
-        # The start of a process is known to a second.
+        # A clock may have been corrected by half a second.
         (129.5, {"cpu-0": 130.0}, False),
         (None, {"cpu-0": 130.0}, False),
         (100.0, {}, False),
