@@ -219,7 +219,7 @@ def _joined(jobs: Sequence[Imported], name: str) -> Imported:
             raise RequestError(
                 "aggregate jobs cannot become one job if one is a sweep, needs packages, or starts "
                 "all its tasks at once",
-                hint="Import each by itself: the part between two `*`.",
+                hint="Import each part between two `*` by itself.",
             )
         for task in found.job["tasks"]:
             tasks.append({**task, "name": f"{number}.{task['name']}"})

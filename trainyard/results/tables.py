@@ -164,7 +164,7 @@ def _ticks(span: float) -> list[float]:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return each task's last images and videos by name, in equal shares.
+    """Return the last images and videos of tasks, the same number of each task.
 
     `link` leads to the file. `source` is a small image's content, else the
     link.

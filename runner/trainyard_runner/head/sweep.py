@@ -37,7 +37,7 @@ class Trial:
     # For each task, the metric's values by step, in the order in which the task wrote them. If a
     # retry writes a step again, the step moves to the end, with its new value.
     curves: dict[str, dict[float, float]] = field(default_factory=dict)
-    # If the trial continues one of a former run: the state of tasks there.
+    # The state that the tasks had in a former run, if the trial continues a trial of that run.
     former: dict[str, Reached] = field(default_factory=dict)
     # The tasks that succeeded, in this run or in the former one.
     finished: set[str] = field(default_factory=set)

@@ -351,8 +351,8 @@ class _Conversion:
     ) -> dict[str, Any]:
         """Return the requests that are less than the limits in the file.
 
-        A cluster file has no CPU limit for a node with `cpus: 0`: its limit is
-        its request, so it requests all CPUs of the container.
+        A cluster file cannot give a CPU limit to a node with `cpus: 0`. The
+        node's request is also its limit, so it becomes the container's limit.
         """
         smaller: dict[str, Any] = {}
         cpus = requested.get("cpus", 0)

@@ -149,7 +149,7 @@ def _no_jobs(inspection: Inspection) -> Finding | None:
             "python",
             False,
             detail,
-            "image.yaml names it as the Python of Ray and the jobs: lint.python",
+            "`lint.python` in image.yaml says that Ray and the jobs use this Python",
         )
 
     prefixes = {"python": probed.text("python.prefix"), "ray": probed.text("ray.python")}
