@@ -32,13 +32,16 @@ def unpacked(package: Package) -> Path:
 
     home.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=home))
-    with zipfile.ZipFile(io.BytesIO(ray.get(references[0]))) as archive:
-        archive.extractall(part)
-
     try:
+        with zipfile.ZipFile(io.BytesIO(ray.get(references[0]))) as archive:
+            archive.extractall(part)
         part.rename(place)
     except OSError:
-        shutil.rmtree(part)  # another worker of this node was quicker
+        # Another worker of this node may have been quicker.
+        if not place.is_dir():
+            raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     return place
 
 

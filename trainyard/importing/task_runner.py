@@ -46,7 +46,10 @@ def number(written: object) -> float:
 
 
 def _value(node: ast.AST) -> float:
-    """Evaluate part of an expression. Raises ValueError, also above LARGEST."""
+    """Evaluate part of an expression.
+
+    Raises ValueError, also above LARGEST, and the errors of the operators.
+    """
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             result: float = value

@@ -53,8 +53,9 @@ def forwarded(
     """Yield a port of 127.0.0.1; each connection runs the program `words`.
 
     `port` 0 means a free port. `failed` gets the last line of stderr of each
-    failed program. Programs that still run when the context exits are
-    terminated. Raises RequestError if the port is in use or forbidden.
+    program that exits with an error. Programs that still run when the context
+    exits are terminated. Raises RequestError if the port is in use or
+    forbidden.
     """
     running: list[subprocess.Popen[bytes]] = []
 
@@ -89,7 +90,9 @@ def forwarded(
         ) from error
 
     try:
-        yield int(Forward(listener, serve).address)
+        # It listens until this process ends.
+        forward = Forward(listener, serve)
+        yield int(forward.address)
     finally:
         for program in list(running):
             with suppress(ProcessLookupError):

@@ -123,7 +123,10 @@ def unusable(error: OSError) -> NoReturn:
 
 
 def _explained(error: OSError) -> TrainyardError | None:
-    """Explain an unusable file or a full disk; None for other errors."""
+    """Explain a directory that is gone, an unusable file, or a full disk.
+
+    Returns None for other errors. Nothing is printed to a full stdout any more.
+    """
     if error.errno == errno.ENOENT and error.filename is None and not _current_directory_exists():
         return PrerequisiteError(
             "the directory of this shell is gone", hint="Change into another one: cd ~"
@@ -135,7 +138,10 @@ def _explained(error: OSError) -> TrainyardError | None:
         if error.errno not in _FULL:
             return None
         # The error of a failed write names no file: the write may have been to stdout.
-        report.turn_away(sys.stdout)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            report.turn_away(sys.stdout)
         where = f"stdout, or a file below {state_home(os.environ)} or the results"
         return OutsideError(f"this command cannot write: {error.strerror}", where=where)
 

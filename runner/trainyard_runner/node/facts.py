@@ -136,8 +136,11 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
         )
     except FileNotFoundError:
         return {"error": "nvidia-smi is not installed on this node"}
+    except OSError as error:
+        return {"error": f"nvidia-smi cannot be run: {error.strerror}"}
     except subprocess.TimeoutExpired:
         return {"error": f"nvidia-smi did not answer within {timeout:.0f} s"}
+
     if answer.returncode != 0:
         output = (answer.stdout + answer.stderr).strip()
         return {"error": f"nvidia-smi: {output[:200]}"}

@@ -105,7 +105,8 @@ def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) 
         "ownerReferences": [owner],
     }
 
-    given = settings(
+    limits = settings(leash)
+    program_settings = settings(
         leash,
         dashboard=f"http://{where.name}-head-svc:{naming.DASHBOARD_PORT}",
         token_file=f"/run/trainyard/{TOKEN_KEY}",
@@ -123,13 +124,13 @@ def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) 
 
     values = {
         "metadata": metadata,
-        "deployment_metadata": {**metadata, "annotations": {naming.LEASH: settings(leash)}},
+        "deployment_metadata": {**metadata, "annotations": {naming.LEASH: limits}},
         "cluster": where.name,
         "labels": labels,
         "head": {key: head.get(key) for key in of_head},
         "image": container["image"],
         "container_security": container.get("securityContext"),
-        "command": [*source(), given],
+        "command": [*source(), program_settings],
         "ready": READY,
         "secret": naming.token_secret(where.name),
     }
