@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.test_cluster_import import imported, only, ray_cluster
+from trainyard.backends.shared.ray_start import labels_of
 from trainyard.errors import RequestError
 from trainyard.importing import try_out
 
@@ -465,3 +466,8 @@ def test_an_empty_list_of_commands_of_a_node_type_is_kept(tmp_path: Path) -> Non
         "initialization_commands": ["a"],
         "available_node_types": {"cpu": {"initialization_commands": []}},
     }
+
+
+@pytest.mark.parametrize("text", ["a=b,c=d", '{"a": "b", "c": "d"}'])
+def test_labels_of_ray_start_are_pairs_or_json(text: str) -> None:
+    assert labels_of(text) == {"a": "b", "c": "d"}

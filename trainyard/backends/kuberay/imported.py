@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainyard.backends.shared.ray_start import is_for_a_shell, placed, resources
+from trainyard.backends.shared.ray_start import is_for_a_shell, labels_of, placed, resources
 from trainyard.backends.shared.taking import Step, Taking, as_name
 from trainyard.seams.kube.types import quantity
 from trainyard.spec.fields import is_set_by_trainyard
@@ -405,7 +405,7 @@ class _Conversion:
                 causes[ours] = key
 
         if "labels" in words:
-            found["labels"] = dict(pair.split("=", 1) for pair in str(words["labels"]).split(","))
+            found["labels"] = labels_of(str(words["labels"]).strip("'"))
 
         # Since KubeRay 1.5 a group has its own `resources` and `labels`; they override
         # rayStartParams.

@@ -74,11 +74,19 @@ def keyed(
         elif key == "memory":
             found["memory"] = format_size(int(value))
         elif key == "labels":
-            found["labels"] = dict(pair.split("=", 1) for pair in value.split(","))
+            found["labels"] = labels_of(str(value))
         else:
             custom, notes = resources(json.loads(value), name)
             found |= custom
     return found, rest, notes
+
+
+def labels_of(text: str) -> dict[str, str]:
+    """Parse `--labels`: `a=b,c=d`, or JSON, as older versions of Ray take it."""
+    if text.startswith("{"):
+        found: dict[str, str] = json.loads(text)
+        return found
+    return dict(pair.split("=", 1) for pair in text.split(","))
 
 
 def commands(line: str) -> list[list[str]] | None:
