@@ -82,7 +82,7 @@ def keyed(
 
 
 def labels_of(text: str) -> dict[str, str]:
-    """Parse `--labels`: `a=b,c=d`, or JSON, as older versions of Ray take it."""
+    """Parse `--labels`: `a=b,c=d`, or JSON, which older Rays take."""
     if text.startswith("{"):
         found: dict[str, str] = json.loads(text)
         return found
