@@ -205,7 +205,10 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
 
 
 def _joined(jobs: Sequence[Imported], name: str) -> Imported:
-    """Return one job with all tasks. Raises RequestError if a job has more."""
+    """Return one job with all tasks.
+
+    Raises RequestError if a job has more than tasks and smoke checks.
+    """
     tasks = []
     files: dict[str, Path] = {}
     notes = [
